@@ -45,7 +45,6 @@ NEEDS = {
     "compare": "diff 2026 2026",
     "init": "init new",
     "signatures": "sign --key key",
-    "sanitize": "profile --suite suite --sanitize",
     "phases": "phases wide",
     "mcp": "mcp --root .",
     "formats": "gate 2026 --format sarif",

@@ -10,6 +10,7 @@ from flashcore.cli import doctor
 from flashcore.errors import CapabilityError
 from flashcore.measure.machine import ncu, toolchain
 from flashcore.measure.machine.gpu import Gpu
+from flashcore.measure.sanitize import sanitize
 
 BUILD = "nvcc,host compiler,ninja"
 
@@ -53,10 +54,9 @@ def test_each_part_is_there_with_its_version_or_missing_with_a_hint(monkeypatch:
 
 
 def test_a_tool_is_told_with_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    compute_sanitizer = pytest.importorskip("flashcore.plugins.sanitize.sanitize")
     versions = {"ncu": "2026.1", "compute-sanitizer": None}
     monkeypatch.setattr(ncu, "find_ncu", lambda: Path("/bin/ncu"))
-    monkeypatch.setattr(compute_sanitizer, "find_sanitizer", lambda: Path("/bin/compute-sanitizer"))
+    monkeypatch.setattr(sanitize, "find_sanitizer", lambda: Path("/bin/compute-sanitizer"))
     monkeypatch.setattr(toolchain, "tool_version", lambda program: versions[program.name])
     parts = {part.name: part.detail for part in doctor.examine()}
     assert parts["ncu"] == "2026.1 at /bin/ncu"

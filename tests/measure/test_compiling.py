@@ -24,6 +24,7 @@ from flashcore.measure.context import Context
 from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.profile import code, profile
+from flashcore.measure.sanitize import sanitize
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.pool import Pool
@@ -33,7 +34,6 @@ from flashcore.model.record import Artifact, Built, CaseOutcome, Fact, Plan, Sou
 from flashcore.model.suite import Cuda
 from flashcore.pipeline import run
 from flashcore.pipeline.opening import open_context, open_recordable
-from flashcore.plugins.sanitize import sanitize
 from tests import factory, stages
 from tests.conftest import TESTS
 from tests.conftest import Built as ToyBuilt

@@ -12,7 +12,7 @@ from flashcore.errors import CapabilityError, Exit, FlashcoreError
 from flashcore.measure.machine import ncu, toolchain
 from flashcore.measure.machine.capabilities import lacking
 from flashcore.measure.machine.gpu import Gpu
-from flashcore.model import plugin
+from flashcore.measure.sanitize import sanitize
 
 EXAMPLES = (
     ("flashcore doctor", "what works here"),
@@ -68,7 +68,7 @@ def examine() -> list[Part]:
         return f"{toolchain.tool_version(program) or 'of an unknown version'} at {program}"
 
     def sanitizer() -> str:
-        return tool(plugin.resolve("flashcore.plugins.sanitize.sanitize:find_sanitizer")())
+        return tool(sanitize.find_sanitizer())
 
     def package(name: str) -> str:
         version = toolchain.version_of(name)

@@ -41,6 +41,7 @@ COMMANDS = {
     "build": ("make", "compile every variant; print registers, spills, occupancy"),
     "check": ("judge", "compare every variant's answers with fp64"),
     "bench": ("measure", "check, then time"),
+    "sanitize": ("measure", "run every variant under compute-sanitizer"),
     "list": ("make", "list a suite's variants, shapes and budgets"),
     "facts": ("explain", "write every fact of a recorded run as CSV or JSON"),
     "baseline": ("judge", "write the static facts as the gate's committed baseline"),

@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "ncu's clock control (default: %(default)s; none leaves the clocks unchanged)"
     choices, name = ("none", "base"), "profile.clock_control"
     parser.add_argument("--clock-control", dest=name, choices=choices, default=options.default(name), help=text)
+    parser.add_argument("--sanitize", action="store_true", help="also run every variant under compute-sanitizer")
     text = "do not measure this machine's roofs"
     roofs = options.default("roofs")
     parser.add_argument("--no-roofs", dest="roofs", action="store_const", const=None, default=roofs, help=text)

@@ -17,13 +17,14 @@ from flashcore.measure.check import check
 from flashcore.measure.compiling import Compiling, of_first_problem
 from flashcore.measure.context import Context
 from flashcore.measure.profile import profile
+from flashcore.measure.sanitize import sanitize
 from flashcore.measure.stage import Stage
 from flashcore.model import plugin, suite
 from flashcore.model.causes import CasesFailed, Incapable, NoGpu
 from flashcore.model.progress import Failure
 from flashcore.model.record import Built, Measured, StageNote, StageResult
 
-STAGES: Mapping[suite.Stage, Stage] = {"check": check, "bench": bench, "profile": profile}
+STAGES: Mapping[suite.Stage, Stage] = {"check": check, "bench": bench, "profile": profile, "sanitize": sanitize}
 
 
 def prepare(context: Context, *stages: suite.Stage) -> None:
@@ -105,8 +106,7 @@ def _run(context: Context, name: suite.Stage, measured: Measured, checked: Colle
     say(", ".join(filter(None, parts)))
     (context.folder / name).mkdir(parents=True, exist_ok=True)
     try:
-        stage: Stage = STAGES.get(name) or plugin.resolve("flashcore.plugins.sanitize.sanitize")
-        result = stage.run(context, cases.child_cases(context, ready))
+        result = STAGES[name].run(context, cases.child_cases(context, ready))
     except CapabilityError as error:
         say(Failure(f"{name}: {error}"))
         if not measured.notes:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
-from flashcore.cli.main import main
-from flashcore.errors import Exit
+from flashcore.cli.sanitize import as_table
 from flashcore.model.catalogue import FACTS
-from flashcore.plugins.sanitize.command import as_table
 from tests import factory
-from tests.conftest import ROOT
 
 NAMES = [name for name, spec in FACTS.items() if spec.group == "sanitizer"]
 
@@ -27,8 +22,3 @@ def test_failures_stand_first_with_their_counts() -> None:
         ["fast/long", "failed", *map(str, range(2, 2 + len(NAMES))), "a", "race"],
         ["slow/mission", "ok", *"-" * len(NAMES)],
     ]
-
-
-def test_a_suite_without_shapes_for_it_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sanitize", "--suite", str(ROOT / "tests" / "suites" / "spin"), "-q"]) == Exit.USAGE
-    assert "expected a shape with `sanitize` among its stages" in capsys.readouterr().err

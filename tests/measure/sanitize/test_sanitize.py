@@ -18,12 +18,12 @@ from flashcore.measure.context import Context
 from flashcore.measure.gpu_stages import measure
 from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.gpu import Gpu
+from flashcore.measure.sanitize import sanitize
+from flashcore.measure.sanitize.sanitize import Report, parse
 from flashcore.measure.settings import Sanitize, Settings
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.causes import NotSanitized
 from flashcore.model.record import Built, CaseOutcome, Facts, Measured, Source, StageResult, Subject
-from flashcore.plugins.sanitize import sanitize
-from flashcore.plugins.sanitize.sanitize import Report, parse
 from tests import factory, stages
 from tests.conftest import ROOT, TESTS, flashcore
 
@@ -170,7 +170,7 @@ def test_what_the_tool_is_told(run: Run, tmp_path: Path) -> None:
     memcheck, *others = (line["arguments"] for line in lines)
     assert memcheck[memcheck.index("--report-api-errors") + 1] == "no"
     assert all("--report-api-errors" not in o for o in others)
-    assert memcheck[-6:-2] == [sys.executable, "-P", "-m", "flashcore.plugins.sanitize.child"]
+    assert memcheck[-6:-2] == [sys.executable, "-P", "-m", "flashcore.measure.sanitize.child"]
     assert {line["torch"] for line in lines} == {"1"}, "every tensor has an allocation of its own"
 
 
@@ -256,15 +256,6 @@ def test_without_the_tool_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch,
     (tmp_path / "bin" / "compute-sanitizer").symlink_to(STANDIN)
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     assert sanitize.find_sanitizer() == tmp_path / "bin" / "compute-sanitizer"
-
-
-def test_its_version(tmp_path: Path) -> None:
-    assert toolchain.tool_version(STANDIN) == "2025.3.1.0"
-    assert toolchain.tool_version(tmp_path / "absent") is None
-
-
-def test_a_report_without_errors_and_warnings_is_clean() -> None:
-    assert [Report(*counts).clean for counts in ((0, 0), (1, 0), (0, 1))] == [True, False, False]
 
 
 def test_counts_are_read_as_the_tool_writes_them() -> None:

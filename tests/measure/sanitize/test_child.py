@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from flashcore.measure.sanitize import child
 from flashcore.measure.workers import kernel_call
 from flashcore.measure.workers.journal import Journal, Task
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.suite import Argument
-from flashcore.plugins.sanitize import child
 
 
 def test_the_child_calls_a_case_with_outputs_of_just_their_size(

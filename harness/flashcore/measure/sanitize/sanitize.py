@@ -4,7 +4,7 @@
 misused barriers. A process runs many cases, because its start takes longer than they do, but the tool counts errors
 per process. A clean batch clears all its cases. The cases of any other batch run again alone, so that no count is
 attributed to the wrong case. All state is in the folder's files, so a second call of :func:`run` continues an
-interrupted one. The tool runs :mod:`flashcore.plugins.sanitize.child`.
+interrupted one. The tool runs :mod:`flashcore.measure.sanitize.child`.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _first(text: str) -> str:
     return ""
 
 
-TARGET = python_process.child("flashcore.plugins.sanitize.child")
+TARGET = python_process.child("flashcore.measure.sanitize.child")
 #: Gives every tensor a separate allocation, so that the tool notices accesses to another tensor's memory.
 ENVIRONMENT = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 
