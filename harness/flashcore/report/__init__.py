@@ -12,7 +12,6 @@ import gzip
 import hashlib
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -185,13 +184,13 @@ def _files(parts: Sequence[_Part]) -> dict[str, str]:
     if part.single:
         scripts = [_inline(static(script)) for script in _scripts(bodies).values()]
         packed = [replace(body, html="", packed=_packed(body.html)) for body in bodies[1:]]
-        sections = [_folded(bodies[0]), *packed]
+        sections = [bodies[0], *packed]
         inlined = {"style": static("style.css"), "scripts": scripts, "policy": policy(*scripts)}
         return {"index.html": part.html("page.html.j2", first, sections=sections, **inlined)}
     of_files = _policy("'self'")
     files: dict[str, str] = {
         f"{part.folder}{page.name}.html": part.html(
-            "page.html.j2", page, scripts=_scripts([body]), sections=[_folded(body)], policy=of_files
+            "page.html.j2", page, scripts=_scripts([body]), sections=[body], policy=of_files
         )
         for (part, page), body in zip(every, bodies, strict=True)
     }
@@ -286,7 +285,7 @@ def environment(single_file: bool, prefix: str = "") -> Environment:
     )
     templates.filters |= {
         "table_json": _json,
-        "packed": lambda data: _packed(_json(data)),
+        "packed": _packed,
         "breaks": _breaks,
         "significant": significant,
         "sentence": sentence,
@@ -336,30 +335,8 @@ def write_standalone(template: Path, file: Path, *scripts: str, **variables: Any
 
 
 def _scripts(bodies: Sequence[_Body]) -> dict[str, str]:
-    """File name → path of the scripts that these pages need, in loading order; the chart library only for charts."""
-    html = "".join(body.html for body in bodies)
-    needed = (
-        ('class="plot', "plotly-basic.min.js"),
-        ('class="plot', "charts.js"),
-        ('data-verdicts="', "guardrails.js"),
-        ('<details class="code', "source.js"),
-    )
-    scripts = [script for sign, script in needed if sign in html]
-    scripts += [script for body in bodies for script in body.scripts]
-    return {Path(script).name: script for script in (*scripts, "report.js")}
-
-
-#: A shape's part of a page that is hidden at first. Templates are not nested, and their content is escaped.
-_TEMPLATE = re.compile(r'<template class="byshape" (data-shape="[^"]*")>(.*?)</template>', re.DOTALL)
-
-
-def _folded(body: _Body) -> _Body:
-    """The page with all shapes but the first packed: most of an overview, and only scripts can show them."""
-
-    def pack(match: re.Match[str]) -> str:
-        return f'<script type="text/plain" class="packed byshape" {match[1]}>{_packed(match[2])}</script>'
-
-    return replace(body, html=Markup(_TEMPLATE.sub(pack, body.html)))
+    """File name → path of the scripts that these pages need, in loading order."""
+    return {Path(script).name: script for script in (*(s for body in bodies for s in body.scripts), "report.js")}
 
 
 def _packed(html: str) -> str:

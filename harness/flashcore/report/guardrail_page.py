@@ -164,7 +164,7 @@ class Guardrails:
 
 def page(book: Book) -> Page[Guardrails]:
     """The page ``guardrails``."""
-    return Page(GUARDRAILS, "Guardrails", "guardrails.html.j2", Guardrails(book))
+    return Page(GUARDRAILS, "Guardrails", "guardrails.html.j2", Guardrails(book), scripts=("guardrails.js",))
 
 
 def value_cell(v: Verdict) -> Cell:

@@ -16,7 +16,7 @@ from flashcore.model.record import Roof
 from flashcore.model.suite import Shape
 from flashcore.model.text import significant
 from flashcore.report.cells import Cell, missing, number_cell
-from flashcore.report.view import MAX_SHAPES, ROOFLINE, Book, Page, variant_cell
+from flashcore.report.view import CHARTS, MAX_SHAPES, ROOFLINE, Book, Page, variant_cell
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,8 @@ class Roofline:
 
 def page(book: Book) -> Page[Roofline]:
     """The page ``roofline``."""
-    return Page(ROOFLINE, "Roofline", "roofline.html.j2", Roofline(book))
+    view = Roofline(book)
+    return Page(ROOFLINE, "Roofline", "roofline.html.j2", view, scripts=CHARTS if view.shapes else ())
 
 
 def _point_row(chart: Chart, point: Point) -> list[Cell]:

@@ -382,7 +382,9 @@ class VariantView:
 
 def page(book: Book, variant: Variant) -> Page[VariantView]:
     """The page of one variant."""
-    return Page(name_of(variant.name), variant.name, "variant.html.j2", VariantView(book, variant))
+    view = VariantView(book, variant)
+    scripts = ("source.js",) if any(book.listings(case.subject.case) for case in view.cases) else ()
+    return Page(name_of(variant.name), variant.name, "variant.html.j2", view, scripts=scripts)
 
 
 def _in_order(names: Iterable[str]) -> list[str]:

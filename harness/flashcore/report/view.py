@@ -28,6 +28,8 @@ from flashcore.model.text import UNMEASURED
 from flashcore.report.cells import Cell, fact_cell, missing, not_applicable
 
 INDEX, ROOFLINE, GUARDRAILS = "index", "roofline", "guardrails"
+#: The scripts of a page with charts.
+CHARTS = ("plotly-basic.min.js", "charts.js")
 
 #: The most shapes and columns on a page, which also shows the number of omitted ones.
 MAX_SHAPES = 40

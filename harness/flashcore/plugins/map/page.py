@@ -10,7 +10,7 @@ from flashcore.errors import UsageError
 from flashcore.model.groups import picked
 from flashcore.plugins.map.regions import Regions
 from flashcore.report.cells import six_digits
-from flashcore.report.view import Book, Page
+from flashcore.report.view import CHARTS, Book, Page
 
 HERE = Path(__file__).parent
 
@@ -31,4 +31,5 @@ def page(book: Book) -> Page[dict[str, Any]] | None:
         for spot in regions.spots
     ]
     view = {"regions": regions, "drawn": {"kind": "map", "points": points}}
-    return Page("map", "Map", str(HERE / "map.html.j2"), view, scripts=(str(HERE / "map.js"),)) if points else None
+    scripts = (*CHARTS, str(HERE / "map.js"))
+    return Page("map", "Map", str(HERE / "map.html.j2"), view, scripts=scripts) if points else None

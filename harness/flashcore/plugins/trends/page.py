@@ -19,6 +19,7 @@ from flashcore.plugins.trends.wording import BLAMES, commits, lines
 from flashcore.records import lookup, store
 from flashcore.report import write_standalone
 from flashcore.report.cells import Cell, number_cell
+from flashcore.report.view import CHARTS
 
 _MARKS = {"kernel": "fail", "undecided": "stale", "machine": "open"}
 
@@ -39,7 +40,7 @@ def write(result: Trends, folder: Path, index: Index, places: Sequence[Path], *,
     return write_standalone(
         Path(__file__).with_name("trends.html.j2"),
         folder / "trends.html",
-        *(("plotly-basic.min.js", "charts.js") if drawn else ()),
+        *(CHARTS if drawn else ()),
         "report.js",
         news=[text for _, text in lines(result)],
         groups=[

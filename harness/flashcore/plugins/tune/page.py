@@ -16,6 +16,7 @@ from flashcore.plugins.tune.study import Result
 from flashcore.plugins.tune.summary import Summary, Table
 from flashcore.report import write_standalone
 from flashcore.report.cells import Bar, Cell, missing, number_cell
+from flashcore.report.view import CHARTS
 
 #: Rows of the table of all candidates; results.jsonl has the others.
 MOST = 2000
@@ -32,7 +33,7 @@ def write(study: Summary, file: Path, finals: Sequence[Final] = ()) -> Path:
     return write_standalone(
         Path(__file__).with_name("study.html.j2"),
         file,
-        *(("plotly-basic.min.js", "charts.js") if study.timed else ()),
+        *(CHARTS if study.timed else ()),
         "report.js",
         study=study,
         header=study.header,

@@ -142,8 +142,7 @@
     const part = document.createElement("div");
     part.className = "byshape";
     part.dataset.shape = folded.dataset.shape;
-    if (folded instanceof HTMLTemplateElement) part.append(folded.content);
-    else part.innerHTML = await unpacked(folded);
+    part.innerHTML = await unpacked(folded);
     if (!folded.isConnected) return; // already unfolded by another call
     folded.replaceWith(part);
     enliven(part);
