@@ -26,7 +26,6 @@ PARSED = {
     "roofs",
     "capture",
     "sanitize",
-    "sign",
     "tune",
     "watch",
     "phases",

@@ -44,7 +44,6 @@ NEEDS = {
     "against": "bench --suite suite --against HEAD",
     "compare": "diff 2026 2026",
     "init": "init new",
-    "signatures": "sign --key key",
     "phases": "phases wide",
     "mcp": "mcp --root .",
     "formats": "gate 2026 --format sarif",

@@ -54,7 +54,6 @@ FACTS = "facts.json.gz"
 SAMPLES = "samples.json.gz"
 LISTINGS = "listings.json.gz"
 SUMS = "SHA256SUMS"
-SIGNERS = "allowed_signers"  # in a suite's folder: the keys that may sign its runs, in OpenSSH's format
 _SEPARATE = ("facts", "samples", "listings")  # stored in separate files
 #: Header fields newer than the schema version, with their defaults: omitted if empty.
 _LATER: Mapping[str, Any] = {"gpus": (), "recording": "", "reads": {}}

@@ -253,16 +253,6 @@ def test_a_removed_run_is_listed(change: Change, packed: bool, monkeypatch: pyte
     assert change.gate("--base", "HEAD") == (0, {}), "another suite's run"
 
 
-def test_an_added_signer_is_listed(change: Change) -> None:
-    signers = change.suite / store.SIGNERS
-    signers.write_text("# who signs\nalice@example.org ssh-ed25519 AAAA\n")
-    assert change.gate("--base", "HEAD") == (1, {"signer:alice@example.org": "fail"})
-    change.commit()
-    assert change.gate("--base", "HEAD") == (0, {})
-    signers.write_text("")
-    assert change.gate("--base", "HEAD") == (0, {})
-
-
 def _clone(change: Change, tmp_path: Path) -> tuple[Change, str]:
     """A shallow clone with shallow submodules of the last commit, as a CI job has it, and its base, fetched alone."""
     base, clone = git(change.root, "rev-parse", "HEAD~1"), tmp_path / "clone"

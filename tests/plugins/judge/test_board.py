@@ -45,7 +45,7 @@ def page(folder: Path) -> str:
 
 def test_accepted_candidates_are_ranked_and_others_listed(tmp_path: Path) -> None:
     for one in (verdict("a", 3.0), verdict("b", 2.0), verdict("c", 1.0, status="rejected", reasons=("wrong", NAME))):
-        write(one, tmp_path, None)
+        write(one, tmp_path)
     text = page(tmp_path)
     assert re.findall(r"<td>([abc])\1{15}", text) == ["b", "a", "b", "a", "c"]
     assert "<td>2.00</td><td>1.90 to 2.10</td><td>1.00</td><td>1.50</td>" in text and "wrong" in text
@@ -56,7 +56,7 @@ def titles(folder: Path) -> list[str]:
 
 
 def test_only_equal_questions_share_a_rank(tmp_path: Path) -> None:
-    write(verdict("a", 3.0), tmp_path, None)
+    write(verdict("a", 3.0), tmp_path)
     (title, _) = titles(tmp_path)
     assert title.startswith("s (55555555) on H: main {") and title.endswith(", fp32, fp32, cold")
     claims = {"deterministic": True, "tolerance": "fp32", "roof": "fp32"}
@@ -67,7 +67,7 @@ def test_only_equal_questions_share_a_rank(tmp_path: Path) -> None:
         {"claims": {**claims, "roof": "fp16_tensor"}},
     )
     for digest, changes in zip("bcde", others, strict=True):
-        write(verdict(digest, 2.0, **changes), tmp_path, None)
+        write(verdict(digest, 2.0, **changes), tmp_path)
     assert len(titles(tmp_path)) == 10
 
 
@@ -76,22 +76,22 @@ def test_a_rejection_takes_a_candidate_off_its_rank_whenever_it_was(tmp_path: Pa
     outcomes = [("a", "accepted"), ("a", "rejected"), ("b", "rejected"), ("b", "accepted"), ("c", "accepted")]
     for digest, status in outcomes:
         more = {"device": device} if status == "rejected" else {}
-        write(verdict(digest, 3.0, status=status, **more), tmp_path, None)
-    write(verdict("c", 3.0, status="rejected", suite_hash="6" * 64), tmp_path, None)  # another suite
+        write(verdict(digest, 3.0, status=status, **more), tmp_path)
+    write(verdict("c", 3.0, status="rejected", suite_hash="6" * 64), tmp_path)  # another suite
     ranks, _, others = page(tmp_path).partition("Not accepted")
     assert {name for name in "abc" if name * 16 in ranks} == {"c"}
     assert all(name * 16 in others for name in "abc")
 
 
 def test_a_verdict_under_another_name_is_refused(tmp_path: Path) -> None:
-    write(verdict("a", 3.0), tmp_path, None).rename(tmp_path / f"{'b' * 64}.12345678.verdict.json")
+    write(verdict("a", 3.0), tmp_path).rename(tmp_path / f"{'b' * 64}.12345678.verdict.json")
     with pytest.raises(UsageError, match="expected a verdict of format 1"):
         page(tmp_path)
 
 
 def test_text_of_candidates_is_no_markup(tmp_path: Path) -> None:
     for digest, changes in (("a", {}), ("b", {"status": "rejected", "reasons": (NAME,)}), ("c", {"suite": NAME})):
-        write(verdict(digest, 3.0, **changes), tmp_path, None)
+        write(verdict(digest, 3.0, **changes), tmp_path)
     text = page(tmp_path)
     assert "<script>alert" not in text and "\x1b" not in text and "&lt;script&gt;" in text
 

@@ -41,7 +41,7 @@ def test_a_name_that_is_no_text_ends_no_batch(forked: None, tmp_path: Path) -> N
     verdicts = [made[folder] for folder in folders]
     assert [one.status for one in verdicts] == ["rejected", "rejected"]
     for one in verdicts:
-        assert write(one, tmp_path / "v", None).read_text().isascii()
+        assert write(one, tmp_path / "v").read_text().isascii()
 
 
 OTHERS: tuple[Callable[[Path], object], ...] = (

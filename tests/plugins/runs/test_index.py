@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 import flashcore as fc
-from flashcore.cli.main import main
-from flashcore.errors import Exit, RecordError, UsageError
-from flashcore.plugins.runs import prune
-from flashcore.plugins.runs.index import NAME, PRUNED, Index
+from flashcore.errors import UsageError
+from flashcore.plugins.runs.index import NAME, Index
 from flashcore.records import packed as pack
 from flashcore.records import store
 from tests.plugins.trends.nights import run_of, write
@@ -85,32 +83,6 @@ def test_the_api_gives_a_frame_and_names_what_was_measured(tmp_path: Path) -> No
         fc.history("fast/mission", "nothing", tmp_path)
     with pytest.raises(UsageError, match="flashcore runs lists the runs"):
         fc.history("none/mission", profiles=tmp_path)
-
-
-def test_times_of_pruned_runs_stay_in_the_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, 4)
-    whole = Index([tmp_path]).points("time", "fast", "mission")
-    monkeypatch.setattr(prune, "_joined", lambda profiles: set())
-    for keep in (3, 2):
-        words = [
-            "runs",
-            "prune",
-            "--runs",
-            "--keep",
-            str(keep),
-            "--older-than",
-            "0",
-            "--yes",
-            "--profiles",
-            str(tmp_path),
-        ]
-        assert main(words) == Exit.OK
-        assert len(list(tmp_path.glob("2026*"))) == keep
-        assert Index([tmp_path]).points("time", "fast", "mission") == whole
-    assert len(Index([tmp_path]).points("registers")) < len(whole) * 8, "other facts are gone"
-    (tmp_path / PRUNED).write_bytes(b"?")
-    with pytest.raises(RecordError, match=r"pruned\.json\.gz: expected times of pruned runs"):
-        times(tmp_path)
 
 
 def test_a_point_has_the_timing_mode_of_its_rank(tmp_path: Path) -> None:

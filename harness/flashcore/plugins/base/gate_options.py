@@ -133,16 +133,7 @@ def _changes(suite: Suite, revision: Revision, base: Suite | None, budgets: str 
             base = replace(base, budgets=(*base.budgets, *read(before)))
     files = [Path(one.root) / (one.gate.baseline or baseline.DEFAULT) for one in (base, suite)]
     revision.fetched(files[0])
-    added = _signers(Path(suite.root)) - _signers(Path(base.root))
-    signers = [Loosened("signer", line.split()[0], "added: a key that may sign runs") for line in sorted(added)]
-    return [*everything((base, baseline.read(files[0])), (suite, baseline.read(files[1])), today()), *signers]
-
-
-def _signers(suite: Path) -> set[str]:
-    """The lines of the suite's allowed signers."""
-    file = suite / store.SIGNERS
-    lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else ()
-    return {line for line in lines if line.strip() and not line.startswith("#")}
+    return everything((base, baseline.read(files[0])), (suite, baseline.read(files[1])), today())
 
 
 def _runs(before: Mapping[str, Mapping[str, str]], runs: Sequence[Traversable]) -> Iterator[Loosened]:

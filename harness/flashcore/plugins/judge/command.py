@@ -7,15 +7,15 @@ from pathlib import Path
 
 from flashcore.cli import progress
 from flashcore.errors import Exit, UsageError, worst
-from flashcore.plugins.judge import judging, sandbox
+from flashcore.plugins.judge import judging
 from flashcore.plugins.judge.candidate import MANIFEST
 from flashcore.plugins.judge.verdict import Verdict, write
 from flashcore.suites.find import suite_folder
-from flashcore.suites.load import folders, load
+from flashcore.suites.load import load
 
 EXAMPLES = (
     ("flashcore judge examples/row_softmax my_candidate", "a folder with candidate.json and cubins, or sources"),
-    ("flashcore judge examples/row_softmax candidates/ --key ~/.ssh/id_ed25519", "each folder in it, signed"),
+    ("flashcore judge examples/row_softmax candidates/", "each folder in it"),
 )
 _CODES = {"accepted": Exit.OK, "rejected": Exit.FAILED, "unmeasured": Exit.UNMEASURED}
 
@@ -28,11 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="DIR", default="verdicts", help="the verdicts (default: %(default)s)")
     parser.add_argument("--board", metavar="FILE", help="render all verdicts of the folder as a page")
     parser.add_argument(
-        "--key",
-        metavar="FILE",
-        help="a private SSH key, or the public key of one that ssh-agent has, to sign them with",
-    )
-    parser.add_argument(
         "--limit",
         type=float,
         default=judging.SECONDS,
@@ -43,13 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     suite = load(suite_folder(arguments.suite))
-    shown = [Path(path).resolve() for path in sandbox.readable(folders(suite))]
-    if (key := arguments.key) and (not Path(key).is_file() or any(map(Path(key).resolve().is_relative_to, shown))):
-        raise UsageError(f"--key {key}: expected a file outside of what candidates' compilers may read")
     codes = [Exit.OK]
     with progress.shown(arguments.quiet) as say:
         for _, verdict in judging.judge_all(suite, _folders(arguments.candidates), say, arguments.limit):
-            path = write(verdict, Path(arguments.output), arguments.key)
+            path = write(verdict, Path(arguments.output))
             print(f"{line(verdict)}  {path}")
             codes.append(_CODES[verdict.status])
     if arguments.board:

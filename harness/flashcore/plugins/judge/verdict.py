@@ -1,4 +1,4 @@
-"""The verdict: JSON that anyone may read, whoever wrote the candidate; its signature."""
+"""The verdict: JSON that anyone may read, whoever wrote the candidate."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from flashcore import __version__
-from flashcore.model import plugin
-from flashcore.model.files import make_folder, write_atomically, writing
+from flashcore.model.files import make_folder, write_atomically
 from flashcore.model.text import visible
 
 SUFFIX = ".verdict.json"
@@ -70,20 +69,13 @@ def file_name(verdict: Verdict) -> str:
     return f"{verdict.candidate}.{hashlib.sha256(judged.encode()).hexdigest()[:8]}{SUFFIX}"
 
 
-def write(verdict: Verdict, folder: Path, key: str | None) -> Path:
-    """Writes a verdict, and signs it with an SSH key.
+def write(verdict: Verdict, folder: Path) -> Path:
+    """Writes a verdict; returns its path.
 
     Raises:
-        UsageError: the key cannot sign.
         WriteError: the folder cannot be written.
     """
-    text = verdict.to_json()
     path = folder / file_name(verdict)
-    signature = path.with_suffix(".json.sig")
     make_folder(folder)
-    write_atomically(path, text.encode())
-    with writing(folder):
-        signature.unlink(missing_ok=True)
-    if key:
-        plugin.resolve("flashcore.plugins.signatures.command:write_signature")(signature, text, key)
+    write_atomically(path, verdict.to_json().encode())
     return path

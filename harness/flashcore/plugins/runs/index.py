@@ -2,8 +2,7 @@
 
 Runs do not change, so only names that are new or gone since the last query are read or dropped. Facts are about a whole
 case (static ones: about a variant, the largest of its kernels), and only those that the run itself measured: joined
-ones are in their own run. The fact ``time`` is the median of the timing mode that the shape is ranked by. Times of runs
-that were pruned are in :data:`PRUNED`, a file that may be committed.
+ones are in their own run. The fact ``time`` is the median of the timing mode that the shape is ranked by.
 """
 
 from __future__ import annotations
@@ -12,12 +11,11 @@ import gzip
 import json
 import os
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flashcore.errors import RecordError, UsageError
-from flashcore.model.files import write_atomically
 from flashcore.records import lookup
 from flashcore.records.freshness import MEASURED
 from flashcore.records.store import FACTS, HEADER, RUN_ID
@@ -25,7 +23,7 @@ from flashcore.records.store import FACTS, HEADER, RUN_ID
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-NAME, PRUNED = "index.sqlite", "pruned.json.gz"
+NAME = "index.sqlite"
 _VERSION = 4  # of the tables: another one is read again
 _TABLES = """
 CREATE TABLE runs (key INTEGER PRIMARY KEY, folder TEXT, name TEXT, id TEXT, created TEXT, suite TEXT, gpu TEXT,
@@ -76,7 +74,6 @@ class Index:
     """
 
     def __init__(self, places: Sequence[Path]) -> None:
-        self._places = places
         self._base = _opened(places[0] / NAME)
         self._folders = [str(place.resolve()) for place in places]
         try:
@@ -177,11 +174,7 @@ class Index:
         return [by_id[run] for run in sorted(by_id, reverse=True)]
 
     def points(self, fact: str, variant: str | None = None, shape: str | None = None) -> list[Point]:
-        """A fact of all cases, or of those of a variant on a shape, oldest run first.
-
-        Raises:
-            RecordError: the file of pruned runs is damaged.
-        """
+        """A fact of all cases, or of those of a variant on a shape, oldest run first."""
         rows = self._base.execute(
             f"""SELECT r.id, r.suite, r.gpu, c.variant, c.shape, k.params, coalesce(k.regime, ''), f.value,
               coalesce(k.code, ''), k.reference,
@@ -195,9 +188,7 @@ class Index:
               AND r.folder IN (SELECT value FROM json_each(?6))""",
             (fact, variant, shape, "bench_sm_clock", "bench_temperature", json.dumps(self._folders)),
         )
-        kept = (p for place in self._places for p in _pruned(place) if fact == "time")
-        kept = (p for p in kept if (variant, shape) in ((None, None), (p.variant, p.shape)))
-        first = {(p.run, p.variant, p.shape): p for p in (*kept, *map(Point._make, rows))}
+        first = {(p.run, p.variant, p.shape): p for p in map(Point._make, rows)}
         return sorted(first.values(), key=lambda p: p.run)
 
     def values(self, run: str, variant: str, shape: str) -> dict[str, float]:
@@ -219,25 +210,6 @@ class Index:
             (variant, shape),
         )
         return sorted(name for (name,) in rows)
-
-
-def keep(profiles: Path, runs: Collection[str]) -> None:
-    """Keeps the times of runs that will be removed.
-
-    Raises:
-        FlashcoreError: they cannot be written.
-    """
-    kept = [p for p in Index([profiles]).points("time") if p.run in runs]
-    kept = sorted({*kept, *_pruned(profiles)}, key=lambda p: (p.run, p.variant, p.shape))
-    write_atomically(profiles / PRUNED, gzip.compress(json.dumps(kept).encode(), mtime=0))
-
-
-def _pruned(place: Path) -> list[Point]:
-    file = place / PRUNED
-    try:
-        return [Point(*row) for row in json.loads(gzip.decompress(file.read_bytes()))] if file.is_file() else []
-    except (OSError, EOFError, ValueError, TypeError) as error:
-        raise RecordError(f"{file}: expected times of pruned runs, found {error}") from error
 
 
 def differences(before: Point, after: Point) -> list[str]:

@@ -19,7 +19,6 @@ from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
 from flashcore.measure import languages
 from flashcore.measure.machine import git
 from flashcore.model.files import PARTIAL, writing
-from flashcore.plugins.runs.index import keep
 from flashcore.records import assemble, lookup, store
 from flashcore.suites.find import suite_folder
 from flashcore.suites.load import load
@@ -38,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keep", type=int, default=10, metavar="N", help=text)
     text = "younger ones are kept (default: %(default)g)"
     parser.add_argument("--older-than", type=float, default=30.0, metavar="DAYS", help=text)
-    text = "remove them; a removed run cannot be recovered, and its times stay for `flashcore trends`"
+    text = "remove them; a removed run cannot be recovered"
     parser.add_argument("--yes", action="store_true", help=text)
 
 
@@ -50,8 +49,6 @@ def run(arguments: argparse.Namespace) -> int:
     old: list[Path] = []
     if not arguments.builds:
         old += old_runs(Path(arguments.profiles), arguments.keep, before)
-        if old and arguments.yes:
-            keep(Path(arguments.profiles), [run.name for run in old])
     if not arguments.runs:
         try:
             old += old_builds(arguments.suite, Path(arguments.build), before)
