@@ -106,7 +106,7 @@ TESTS: dict[str, tuple[str, ...]] = {
 }
 #: Module or folder → the recorded sessions of commands that test it last.
 SESSIONS = {
-    "chips": ("gate_chips", "metrics", "audit"),
+    "chips": ("gate_chips", "audit"),
     "cli": ("usage", "gate", "no_gpu"),
     "cli/list": ("list", "broken"),
     "cli/report": ("report",),
@@ -122,7 +122,6 @@ SESSIONS = {
     "plugins/formats": ("gate_formats",),
     "plugins/imports": ("import", "reports"),
     "plugins/init": ("init",),
-    "plugins/metrics": ("metrics",),
     "plugins/runs": ("published",),
     "plugins/tune": ("studies",),
     "readers": ("audit",),

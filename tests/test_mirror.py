@@ -11,8 +11,9 @@ from tests.conftest import ROOT, TESTS
 
 PACKAGE = ROOT / "harness" / "flashcore"
 FILES = [p.relative_to(TESTS) for p in TESTS.rglob("test_*.py") if p.parent != TESTS]
-#: Folders of tests whose subject lies beside the package: what is measured, and the suites' kernels.
-BESIDE = ("benchmarks", "fuzz", "kernels")
+#: Folders of tests whose subject lies beside the package: what is measured, the suites' kernels, the maintainers'
+#: tools.
+BESIDE = ("benchmarks", "fuzz", "kernels", "tools")
 
 
 @pytest.mark.parametrize("test", [f for f in FILES if f.parts[0] not in BESIDE], ids=str)

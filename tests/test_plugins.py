@@ -35,7 +35,6 @@ NEEDS = {
     "cluster": "bench --suite suite --cluster auto",
     "ssh": "bench --suite suite --host box",
     "watch": "watch --suite suite --host box",
-    "metrics": "metrics --chip gh100",
     "runs": "runs",
     "trends": "trends",
     "bisect": "bisect fast/mission HEAD~1 HEAD --suite suite",

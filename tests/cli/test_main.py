@@ -121,8 +121,6 @@ def test_help_lists_every_command_in_its_group_and_the_exit_codes(
         (f"build --suite {TOY} --variant plane*", "(did you mean plain?)"),
         (f"build --suite {TOY} --shape smal", "(did you mean small?)"),
         (f"explain --bounds --suite {TOY} --device h20", "(did you mean h200?)"),
-        ("metrics --chip ad14", "(did you mean ad104?)"),
-        ("metrics --chip gh100 stall_gnma", "(did you mean stall_gmma?)"),
         ("gate --require everything", "invalid choice: 'everything'"),
         ("check --time-limit long", "invalid float value: 'long'"),
         (f"list --suite nowhere --suite {TOY}", f"--suite: expected one value, found nowhere and {TOY}"),

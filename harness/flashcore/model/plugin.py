@@ -94,7 +94,6 @@ SHIPPED: Mapping[str, Entries] = {
         "map": "map",
         "import": "imports",
         "capture": "capture",
-        "metrics": "metrics",
         "diff": "compare",
         "init": "init",
         "audit": "audit",

@@ -37,10 +37,6 @@ _LACKS = {
         "no compute-sanitizer: neither on PATH nor in CUDA_HOME or /usr/local/cuda",
         "install CUDA's compute-sanitizer (cuda-sanitizer-13-0, or pip's nvidia-cuda-sanitizer-api), or put it on PATH",
     ),
-    "metric lists": (
-        "no libnvperf_host.so found, which lists chips' metrics",
-        "pip install nvidia-cuda-cupti==13.0.85, or install Nsight Compute",
-    ),
     "counters": (
         "no permission to read the GPU's performance counters (ERR_NVGPUCTRPERM)",
         "run as root or with CAP_SYS_ADMIN (a container: --cap-add=SYS_ADMIN), or let every user read them: put "

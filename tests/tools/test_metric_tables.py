@@ -1,7 +1,8 @@
-"""A chip's list of metrics, learnt from any ncu or from the library that ncu asks."""
+"""A chip's list of metrics, from any ncu or from the library that ncu asks."""
 
 from __future__ import annotations
 
+import gzip
 import subprocess
 import sys
 from pathlib import Path
@@ -9,11 +10,9 @@ from pathlib import Path
 import pytest
 
 from flashcore.chips.metric_tables import lookup
-from flashcore.cli.main import main
-from flashcore.errors import CapabilityError, Exit, UsageError
+from flashcore.errors import CapabilityError
 from flashcore.measure.machine import toolchain
-from flashcore.measure.machine.capabilities import lacking
-from flashcore.plugins.metrics import command, metric_lists
+from tools import metric_tables
 
 #: As ncu prints it, wrapped descriptions and all.
 QUERY = """Chip gx100
@@ -31,7 +30,7 @@ l2__hit            Ratio           proportion      hits
 
 
 def test_what_ncu_prints_is_read_and_kept() -> None:
-    table = metric_lists.parse_query(QUERY, "gx100")
+    table = metric_tables.parse_query(QUERY, "gx100")
     assert table.metrics == {
         "dram__bytes_read": "Counter",
         "lts__throughput": "Throughput",
@@ -39,7 +38,6 @@ def test_what_ncu_prints_is_read_and_kept() -> None:
         "smsp__x_rate": "Ratio",
         "l2__hit": "Ratio",
     }
-    assert metric_lists.packed(table) == metric_lists.packed(table)
 
 
 def ncu(folder: Path, body: str) -> Path:
@@ -55,13 +53,8 @@ def test_a_table_is_learnt_from_any_ncu(tmp_path: Path) -> None:
         "assert sys.argv[1:] == ['--query-metrics', '--chips', 'gx100'], sys.argv\n"
         f"sys.stdout.write(open({str(tmp_path / 'answer')!r}).read())"
     )
-    path = metric_lists.learn("gx100", tmp_path / "new" / "gx100.txt.gz", ncu(tmp_path, body))
-    table = lookup.table("gx100", path)
-    assert len(table.metrics) == 5
-    message = command.as_text(table)
-    assert "missing on gx100" in message and message.endswith("by ncu --query-metrics")
-    with pytest.raises(UsageError, match="expected the table of gx200, found that of gx100"):
-        lookup.table("gx200", path)
+    table = metric_tables.listed("gx100", ncu(tmp_path, body))
+    assert len(table.metrics) == 5 and table.source == "ncu --query-metrics"
 
 
 @pytest.mark.parametrize(
@@ -69,40 +62,36 @@ def test_a_table_is_learnt_from_any_ncu(tmp_path: Path) -> None:
 )
 def test_an_ncu_that_does_not_know_the_chip_is_said(body: str, tmp_path: Path) -> None:
     with pytest.raises(CapabilityError, match="--chips gx100: expected a list of metrics"):
-        metric_lists.learn("gx100", tmp_path / "x.txt.gz", ncu(tmp_path, body))
-    assert not (tmp_path / "x.txt.gz").exists()
+        metric_tables.listed("gx100", ncu(tmp_path, body))
 
 
 def test_without_ncu_the_library_that_it_asks_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_ncu() -> Path:
         raise CapabilityError("no Nsight Compute", "install it")
 
-    monkeypatch.setattr(metric_lists, "find_ncu", no_ncu)
-    monkeypatch.setattr(metric_lists, "find", lambda: Path("/lib/libnvperf_host.so"))
-    monkeypatch.setattr(metric_lists, "metrics", lambda library, chip: {f"{chip}__cycles": "Counter"})
-    path = metric_lists.learn("gx100", tmp_path / "gx100.txt.gz")
-    table = lookup.table("gx100", path)
+    monkeypatch.setattr(metric_tables, "find_ncu", no_ncu)
+    monkeypatch.setattr(metric_tables, "find", lambda: Path("/lib/libnvperf_host.so"))
+    monkeypatch.setattr(metric_tables, "metrics", lambda library, chip: {f"{chip}__cycles": "Counter"})
+    table = metric_tables.listed("gx100")
     assert table.metrics == {"gx100__cycles": "Counter"}
     assert table.source == "libnvperf_host.so of /lib"
 
     def no_library() -> Path:
-        raise lacking("metric lists")
+        raise metric_tables._no_library("no libnvperf_host.so found")
 
-    monkeypatch.setattr(metric_lists, "find", no_library)
+    monkeypatch.setattr(metric_tables, "find", no_library)
     with pytest.raises(CapabilityError, match=r"no Nsight Compute; no libnvperf_host.so found.*\n.*nvidia-cuda-cupti"):
-        metric_lists.learn("gx100", tmp_path / "other.txt.gz")
+        metric_tables.listed("gx100")
 
 
-def test_a_table_is_written_only_where_the_user_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(metric_lists, "_listed", lambda chip, _: lookup.Table(chip, {"gx100__cycles": "Counter"}))
-    monkeypatch.setattr(metric_lists, "write_atomically", lambda path, _: print(f"wrote {path}"))
-    assert main(["metrics", "--learn", "--chip", "gx100"]) == Exit.USAGE
-    out, err = capsys.readouterr()
-    assert not out and "--learn: expected together with --table FILE" in err
-    assert main(["metrics", "--learn", "--chip", "gx100", "--table", str(tmp_path / "own.txt.gz")]) == Exit.OK
-    assert capsys.readouterr().out.startswith(f"wrote {tmp_path}/own.txt.gz\n")
+@pytest.mark.parametrize("chip", ["ad104", "gb202"])
+def test_a_table_is_written_as_committed(chip: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    committed = lookup.TABLES / f"{chip}{lookup.SUFFIX}"
+    table = lookup.table(chip)
+    monkeypatch.setattr(metric_tables, "listed", lambda *_: table)
+    monkeypatch.setattr(metric_tables, "TABLES", tmp_path)
+    written = metric_tables.write(chip)
+    assert gzip.decompress(written.read_bytes()) == gzip.decompress(committed.read_bytes())
 
 
 #: As libnvperf_host answers, for a chip GX100 that it knows and any other that it does not.
@@ -142,7 +131,7 @@ extern "C" int NVPW_MetricsEvaluator_GetMetricNames(struct names *p) {
 
 def compiled(folder: Path, source: str) -> Path:
     (folder / "x.cc").write_text(source)
-    library = folder / metric_lists.LIBRARY
+    library = folder / metric_tables.LIBRARY
     paths = [str(library), str(folder / "x.cc")]
     subprocess.run([str(toolchain.find_cxx()), "-shared", "-fPIC", "-o", *paths], check=True)
     return library
@@ -150,27 +139,27 @@ def compiled(folder: Path, source: str) -> Path:
 
 def test_the_names_of_each_kind_are_read(tmp_path: Path) -> None:
     library = compiled(tmp_path, STAND_IN)
-    assert metric_lists.metrics(library, "gx100") == {"sm__a": "Counter", "sm__b": "Counter", "sm__rate": "Ratio"}
-    assert metric_lists.name_of(library) == f"libnvperf_host.so of {tmp_path}"
+    assert metric_tables.metrics(library, "gx100") == {"sm__a": "Counter", "sm__b": "Counter", "sm__rate": "Ratio"}
+    assert metric_tables.name_of(library) == f"libnvperf_host.so of {tmp_path}"
     with pytest.raises(CapabilityError, match=r"metrics of gx200, found status 14 of .*ScratchBufferSize"):
-        metric_lists.metrics(library, "gx200")
+        metric_tables.metrics(library, "gx200")
 
 
 def test_another_library_is_said(tmp_path: Path) -> None:
     with pytest.raises(CapabilityError, match="expected NVPW_InitializeHost, found no such function"):
-        metric_lists.metrics(compiled(tmp_path, "int x;"), "gx100")
+        metric_tables.metrics(compiled(tmp_path, "int x;"), "gx100")
     (tmp_path / "text.so").write_text("no library")
     with pytest.raises(CapabilityError, match="cannot be loaded"):
-        metric_lists.metrics(tmp_path / "text.so", "gx100")
+        metric_tables.metrics(tmp_path / "text.so", "gx100")
 
 
 @pytest.fixture(scope="module")
 def real() -> Path:
     try:
-        library = metric_lists.find()
+        library = metric_tables.find()
     except CapabilityError as error:
         pytest.skip(f"package: {error}")
-    if "13.0.85" not in metric_lists.name_of(library):
+    if "13.0.85" not in metric_tables.name_of(library):
         pytest.skip(f"package: {library} is of another release than the committed tables")
     return library
 
@@ -180,16 +169,16 @@ def test_it_says_what_ncu_says(chip: str, real: Path) -> None:
     """Two chips whose tables are real output of ncu: that its library's lists are ncu's own rests on this."""
     table = lookup.table(chip)
     assert table.source == "ncu --query-metrics"
-    assert metric_lists.metrics(real, chip) == table.metrics
+    assert metric_tables.metrics(real, chip) == table.metrics
 
 
 @pytest.mark.parametrize("chip", ["ga102", "gb100", "gb202"])
 def test_its_tables_are_as_it_says_them_now(chip: str, real: Path) -> None:
     table = lookup.table(chip)
-    assert table.source == "libnvperf_host.so of nvidia-cuda-cupti 13.0.85" == metric_lists.name_of(real)
-    assert metric_lists.metrics(real, chip) == table.metrics
+    assert table.source == "libnvperf_host.so of nvidia-cuda-cupti 13.0.85" == metric_tables.name_of(real)
+    assert metric_tables.metrics(real, chip) == table.metrics
 
 
 @pytest.mark.parametrize(("chip", "other"), lookup.SAME_LIST.items())
 def test_chips_that_share_a_list_do(chip: str, other: str, real: Path) -> None:
-    assert metric_lists.metrics(real, chip) == lookup.table(other).metrics
+    assert metric_tables.metrics(real, chip) == lookup.table(other).metrics

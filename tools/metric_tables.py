@@ -1,4 +1,4 @@
-"""Lists a chip's metrics, and writes the table that :mod:`flashcore.chips.metric_tables.lookup` reads.
+"""Writes the table of a chip's metrics, which tells FlashCore what its GPUs cannot count: ``metric_tables.py CHIP``.
 
 The list comes from ncu, or without ncu from ``libnvperf_host``, the library that ncu uses. That library is in the pip
 package ``nvidia-cuda-cupti`` and in CUDA's ``extras/CUPTI``, and needs no GPU. Its lists of AD104 and GA100 equal those
@@ -12,15 +12,14 @@ import gzip
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from flashcore.chips.metric_tables.lookup import Table
+from flashcore.chips.metric_tables.lookup import SUFFIX, TABLES, Table
 from flashcore.errors import CapabilityError
-from flashcore.measure.machine.capabilities import lacking
 from flashcore.measure.machine.ncu import find_ncu, last_lines
 from flashcore.measure.machine.toolchain import site_packages, version_of
-from flashcore.model.files import write_atomically, writing
 
 LIBRARY = "libnvperf_host.so"
 PACKAGE = "nvidia-cuda-cupti"
@@ -45,24 +44,23 @@ def parse_query(text: str, chip: str) -> Table:
     return Table(chip, kinds)
 
 
-def learn(chip: str, file: Path, ncu: Path | None = None) -> Path:
-    """Writes a chip's table, and returns its path.
+def write(chip: str, ncu: Path | None = None) -> Path:
+    """Writes a chip's table among those of the package; returns its path.
 
     Args:
         ncu: Nsight Compute's command; the installed one if ``None``.
 
     Raises:
         CapabilityError: neither ncu nor its library is installed, or it does not know the chip.
-        FlashcoreError: the table cannot be written.
     """
-    table = _listed(chip, ncu)
-    with writing(file):
-        file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, packed(table))
+    table = listed(chip, ncu)
+    file = TABLES / f"{chip}{SUFFIX}"
+    file.write_bytes(packed(table))
     return file
 
 
-def _listed(chip: str, ncu: Path | None) -> Table:
+def listed(chip: str, ncu: Path | None = None) -> Table:
+    """A chip's metrics, as ncu or its library lists them."""
     try:
         ncu = ncu or find_ncu()
     except CapabilityError as no_ncu:
@@ -81,7 +79,9 @@ def _listed(chip: str, ncu: Path | None) -> Table:
 
 def packed(table: Table) -> bytes:
     """A table's file; the same metrics give the same bytes."""
-    return gzip.compress(table.text().encode(), compresslevel=9, mtime=0)
+    rows = [f"{name} {kind}" for name, kind in sorted(table.metrics.items())]
+    lines = [f"# flashcore metric table 1: {table.chip}, by {table.source}", *rows]
+    return gzip.compress("\n".join([*lines, ""]).encode(), compresslevel=9, mtime=0)
 
 
 def find() -> Path:
@@ -93,7 +93,11 @@ def find() -> Path:
     for path in _candidates():
         if path.is_file():
             return path
-    raise lacking("metric lists")
+    raise _no_library("no libnvperf_host.so found, which lists chips' metrics")
+
+
+def _no_library(what: str) -> CapabilityError:
+    return CapabilityError(what, "pip install nvidia-cuda-cupti==13.0.85, or install Nsight Compute")
 
 
 def _candidates() -> Iterator[Path]:
@@ -119,7 +123,7 @@ def metrics(library: Path, chip: str) -> dict[str, str]:
     try:
         nvperf = ctypes.CDLL(str(library))
     except OSError as error:
-        raise lacking("metric lists", what=f"{library}: cannot be loaded: {error}") from None
+        raise _no_library(f"{library}: cannot be loaded: {error}") from None
 
     def call(function: str, *members: int) -> Sequence[int]:
         """Calls a function of ``nvperf_host.h`` or ``nvperf_cuda_host.h``, and returns its structure's members.
@@ -131,7 +135,7 @@ def metrics(library: Path, chip: str) -> dict[str, str]:
         try:
             status = getattr(nvperf, function)(structure)
         except AttributeError:
-            raise lacking("metric lists", what=f"{library}: expected {function}, found no such function") from None
+            raise _no_library(f"{library}: expected {function}, found no such function") from None
         if status != 0:
             raise CapabilityError(
                 f"{library}: expected a list of the metrics of {chip}, found status {status} of {function}",
@@ -151,3 +155,8 @@ def metrics(library: Path, chip: str) -> dict[str, str]:
         for begin in (ctypes.c_size_t * count).from_address(begins):
             kinds[ctypes.string_at(names + begin).decode()] = kind
     return kinds
+
+
+if __name__ == "__main__":
+    for _chip in sys.argv[1:]:
+        print(write(_chip))
