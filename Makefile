@@ -28,7 +28,7 @@ SELECT    = --suite $(SUITE) $(FILTER)
 # Tests start hundreds of processes, which would otherwise compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test test-all pytest lint types style imports docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-launcher bench-against bench-capture bench-frames bench-search fuzz bench-mutants bench-holes bench-gpus bench-kills bench-mutation mutation bench-report bench-audit bench-spills bench-advice bench-watch bench-counters bench-run bench-decisions bench-judge bench-judge-times bench-cheats bench-map bench-trends bench-nights bench-bisect bench-energy
+.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test test-all pytest lint types style imports size docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-launcher bench-against bench-capture bench-frames bench-search fuzz bench-mutants bench-holes bench-gpus bench-kills bench-mutation mutation bench-report bench-audit bench-spills bench-advice bench-watch bench-counters bench-run bench-decisions bench-judge bench-judge-times bench-cheats bench-map bench-trends bench-nights bench-bisect bench-energy
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,10 +67,10 @@ doctor: $(READY) ## report which stages this machine supports, and how to fix th
 	$(FLASHCORE) doctor
 
 # Tests and mypy run in parallel: without a cache, mypy needs one core for most of a minute.
-test: style ## lint, type check and test; leaves out the tests marked `slow` (6 minutes the first time, on 2 cores)
+test: style size ## lint, type check and test; leaves out the tests marked `slow` (6 minutes the first time, on 2 cores)
 	@$(MAKE) --no-print-directory -j2 types pytest MARKED='-m "not slow"'
 
-test-all: style ## lint, type check and run every test (.ci/run does)
+test-all: style size ## lint, type check and run every test (.ci/run does)
 	@$(MAKE) --no-print-directory -j2 types pytest
 
 lint: style types ## ruff, mypy --strict, the import contract
@@ -87,6 +87,9 @@ style: $(DEV) imports
 
 imports: $(DEV) ## check only the import contract
 	PYTHONPATH="$(CURDIR)/harness" $(PY) -c "from importlinter.cli import lint_imports_command as main; main()" --no-cache
+
+size: $(READY) ## tokens of each package, and their limits (ARGS=--write lowers the limits to the present figures)
+	@$(PY) tools/size.py $(ARGS)
 
 docs: $(DEV) ## build the documentation into docs/_build, without a network; warnings are errors
 	$(PY) -m sphinx -W --keep-going -q -b html docs docs/_build
