@@ -104,32 +104,6 @@ TESTS: dict[str, tuple[str, ...]] = {
     "suites/schema": ("suites/test_load.py", "suites/test_parts.py"),
     "suites/variants": ("suites/test_load.py",),
 }
-#: Module or folder → the recorded sessions of commands that test it last.
-SESSIONS = {
-    "chips": ("gate_chips", "audit"),
-    "cli": ("usage", "gate", "no_gpu"),
-    "cli/list": ("list", "broken"),
-    "cli/report": ("report",),
-    "cli/bounds": ("bounds", "usage"),
-    "explain": ("gate_chips", "diff", "bounds", "report", "published"),
-    "gate": ("gate", "gate_formats", "gate_published", "gate_chips"),
-    "gate/formats": ("gate", "gate_formats"),
-    "measure/machine": ("doctor", "no_gpu"),
-    "model": ("gate", "diff", "report", "published"),
-    "pipeline": ("gate", "report"),
-    "plugins/audit": ("audit",),
-    "plugins/compare": ("diff", "report", "published"),
-    "plugins/formats": ("gate_formats",),
-    "plugins/imports": ("import", "reports"),
-    "plugins/init": ("init",),
-    "plugins/runs": ("published",),
-    "plugins/tune": ("studies",),
-    "readers": ("audit",),
-    "readers/ncu": ("import", "reports"),
-    "records": ("gate", "facts", "pack", "published"),
-    "report": ("report", "published"),
-    "suites": ("list", "broken", "usage"),
-}
 RESULTS = Path(__file__).parent / "results" / "mutation.json.xz"
 WHY = Path(__file__).with_name("mutation_why.json")
 GOAL = 0.9
@@ -167,17 +141,15 @@ def modules() -> list[str]:
 
 
 def tests_of(module: str) -> list[str]:
-    """The module's tests: the file of its name and those of TESTS, else those of its folder; then its sessions."""
+    """The module's tests: the file of its name and those of TESTS, else those of its folder; then the contract."""
     tests = raw.ROOT / "tests"
     folder, name = (tests / module).parent, Path(module).name
-    sessions = SESSIONS.get(module) or SESSIONS.get(module.rpartition("/")[0], ())
     files = [*folder.glob(f"test_{name}.py"), *(tests / t for t in TESTS.get(module, ()))]
     while not files:
         first = f"test_{folder.name}.py"
         files = [*folder.parent.glob(first), *sorted(folder.glob("test_*.py"), key=lambda f: (f.name != first, f))]
         folder = folder.parent
-    golden = (f"tests/test_golden.py::test_a_session_reads_as_recorded[{session}]" for session in sessions)
-    return [*(f.relative_to(raw.ROOT).as_posix() for f in files), *golden]
+    return [f.relative_to(raw.ROOT).as_posix() for f in (*files, *sorted((tests / "contract").glob("test_*.py")))]
 
 
 def places(source: str) -> dict[tuple[int, int], list[tuple[str, int, int]]]:

@@ -22,7 +22,7 @@ from tests.conftest import TESTS, TOY
 from tests.test_imports import loaded
 
 STABLE = TESTS / "data" / "api.txt"
-WORK = TESTS / "data" / "golden" / "work"
+WORK = TESTS / "contract" / "runs"
 LATER = "20260102T030405Z-0002"
 
 

@@ -61,7 +61,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a suite, runs, a report and a cubin."""
     folder = tmp_path_factory.mktemp("project")
     shutil.copytree(TOY, folder / "kernels" / "toy")
-    for packed in (TESTS / "data" / "golden" / "work").glob("*.run.zip"):
+    for packed in (TESTS / "contract" / "runs").glob("*.run.zip"):
         zipfile.ZipFile(packed).extractall(folder / "profiles")
     shutil.copy(RECORDED / "reports" / "app_basic.ncu-rep", folder / "step.ncu-rep")
     shutil.copy(TESTS / "data" / "static_sm_90a.cubin", folder / "kernel.cubin")

@@ -1,0 +1,88 @@
+"""The folder of a session, and the expected projections."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.session import run
+from tests.recorded import RECORDED
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+EXPECTED = HERE / "expected"
+#: Published runs that sessions read: attention with times and counters, H100, roofs, an older one, several files.
+PUBLISHED = ("4c52", "d4f4", "c175", "0fac", "e0f5")
+#: No GPU, and nothing of the terminal or the CI service in which the tests run.
+SETTINGS = {"CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200", "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+_GIT = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
+
+
+@pytest.fixture(scope="session")
+def parts() -> dict[str, str]:
+    """The parts of this machine that ``flashcore doctor`` finds, and their details."""
+    found = json.loads(run("doctor --format json", Path.cwd()).out)["parts"]
+    return {part["name"].split(" ")[0]: part["detail"] for part in found if part["found"]}
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A build folder of the toy suite, made by the command; sessions link to it."""
+    folder = tmp_path_factory.mktemp("built")
+    output = run(f"build --suite {ROOT}/tests/suites/toy --build-dir {folder}/build -q", folder)
+    assert output.code == 0, output.err
+    return folder / "build"
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A session's folder, with copies of what it may change, inside a git repository; it is the working folder."""
+    folder = tmp_path / "work"
+    shutil.copytree(HERE / "runs", folder)
+    ignored = shutil.ignore_patterns("__pycache__")
+    for suite in ("toy", "faults"):
+        shutil.copytree(ROOT / "tests" / "suites" / suite, folder / suite, ignore=ignored)
+    shutil.copytree(folder / "toy", folder / "suite")
+    shutil.copytree(HERE / "suites", folder / "suites")
+    (folder / "published").mkdir()
+    for file in (ROOT / "profiles").glob("*.run.zip"):
+        if file.name.removesuffix(".run.zip")[-4:] in PUBLISHED:
+            (folder / "published" / file.name).symlink_to(file)
+    for name, target in (
+        ("data", ROOT / "tests/data"), ("examples", ROOT / "examples"), ("reports", RECORDED / "reports")
+    ):  # fmt: skip
+        (folder / name).symlink_to(target)
+    for words in (["init", "-q"], ["add", "suite"], [*_GIT, "commit", "-qm", "first"]):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    monkeypatch.chdir(folder)
+    for name, value in SETTINGS.items():
+        monkeypatch.setenv(name, value)
+    for name in [name for name in os.environ if name.startswith(("GITHUB_", "CI_")) or name == "CI"]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    return folder
+
+
+def compare(area: str, session: str, results: list[Any]) -> None:
+    """Compares the projections of a session with those that are committed, or writes them."""
+    file = EXPECTED / f"{area}.json"
+    expected = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    if os.environ.get("FLASHCORE_CONTRACT") == "write":
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(_text(expected | {session: results}), encoding="utf-8")
+    elif results != expected.get(session):
+        old, new = (_text(value).splitlines() for value in (expected.get(session), results))
+        difference = "\n".join(difflib.unified_diff(old, new, "expected", "found", n=1, lineterm=""))
+        pytest.fail(f"{area}: {session}: not as in {file.relative_to(ROOT)}\n{difference[:5000]}", pytrace=False)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
