@@ -109,7 +109,7 @@ def _reports_are_read_once() -> Iterator[None]:
     if plugin.missing("commands", "import"):
         yield
         return
-    reader: Any = importlib.import_module("flashcore.plugins.imports.ncu_rep")
+    reader: Any = importlib.import_module("flashcore.plugins.reports.ncu_rep")
     read, contents = reader.content, dict[str, Any]()
 
     def once(path: Path) -> Any:
@@ -136,14 +136,14 @@ def sample_reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sample_report(sample_reports: Path) -> Callable[[str], Report]:
     """Reads one of them, once."""
     pytest.importorskip("ncu_report")
-    reader = pytest.importorskip("flashcore.plugins.imports.api")
+    reader = pytest.importorskip("flashcore.plugins.reports.read")
     return functools.cache(lambda name: reader.read_report(sample_reports / f"{name}.ncu-rep"))
 
 
 @pytest.fixture(scope="session")
 def sample_record(sample_report: Callable[[str], Report]) -> Callable[[str], Record]:
     """One of them as a record."""
-    assemble = pytest.importorskip("flashcore.plugins.imports.assemble")
+    assemble = pytest.importorskip("flashcore.plugins.reports.assemble")
     return lambda name: assemble.record_of("20260101T000000Z-0000", [sample_report(name)])
 
 

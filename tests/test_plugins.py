@@ -30,8 +30,7 @@ PACKAGE = ROOT / "harness" / "flashcore"
 NEEDS = {
     "tune": "tune space",
     "map": f"map --points 5 --suite {ROOT / 'kernels' / 'attention'}",
-    "capture": "capture -- true",
-    "imports": "import report.ncu-rep",
+    "reports": "import report.ncu-rep",
     "cluster": "bench --suite suite --cluster auto",
     "ssh": "bench --suite suite --host box",
     "watch": "watch --suite suite --host box",

@@ -23,12 +23,12 @@ from flashcore.model.record import Facts, Subject
 from flashcore.model.text import number
 from flashcore.plugins.compare import differences
 from flashcore.plugins.compare import page as compare_page
-from flashcore.plugins.imports import page as imported_page
+from flashcore.plugins.reports import page as imported_page
 from tests import factory
 from tests.browser import PROGRAM, Browser, browser
 from tests.marks import embedded, marks
 from tests.plugins.compare.test_page import MORE, contradicting
-from tests.plugins.imports.test_kernels import launches
+from tests.plugins.reports.test_kernels import launches
 from tests.report.test_chips_page import H200, L4
 from tests.report.test_report import LISTED, TODAY, full
 

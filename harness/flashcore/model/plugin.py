@@ -92,8 +92,8 @@ SHIPPED: Mapping[str, Entries] = {
     "commands": {
         "tune": "tune",
         "map": "map",
-        "import": "imports",
-        "capture": "capture",
+        "import": "reports",
+        "capture": "reports",
         "diff": "compare",
         "init": "init",
         "audit": "audit",
@@ -120,9 +120,8 @@ SHIPPED: Mapping[str, Entries] = {
     "formats": dict.fromkeys(("junit", "sarif", "gitlab", "github"), "formats"),
     "pages": {"compare": "compare", "map": "map"},
     "api": {
-        **dict.fromkeys(("capture", "captured", "sweep"), "capture"),
+        **dict.fromkeys(("import_report", "capture", "captured", "sweep"), "reports"),
         **dict.fromkeys(("compare", "ComparedRuns"), "compare"),
-        "import_report": "imports",
         **dict.fromkeys(("runs", "history"), "runs"),
     },
     "measurements": {"energy": "energy"},
@@ -133,7 +132,7 @@ SHIPPED: Mapping[str, Entries] = {
             "energy_above_idle_high flop_per_joule flop_per_joule_low flop_per_joule_high",
             "audit": "code_bytes constant_bytes occupancy_low occupancy_high native_kernels sass_tensor sass_tma "
             "sass_128",
-            "imports": "traced_duration traced_launches",
+            "reports": "traced_duration traced_launches",
             "map": "regret",
         }.items()
         for name in names.split()

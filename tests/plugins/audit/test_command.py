@@ -120,12 +120,10 @@ def test_occupancy_is_for_the_block_size(
     assert [record.facts.number(name, subject) for name in ("occupancy_low", "occupancy_high")] == [pct, pct]
 
 
-@pytest.mark.parametrize(
-    "command", [["report", "-o", "report"], ["facts"], ["runs", "pack", "-o", "k.run.zip"], ["diff"]]
-)
+@pytest.mark.parametrize("command", [["report", "-o", "report"], ["facts"], ["runs pack", "-o", "k.run.zip"], ["diff"]])
 def test_other_commands_take_the_record(
     command: list[str], run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     again = [run] if command[0] == "diff" else []
-    assert main([command[0], run, *again, *command[1:]]) == Exit.OK
+    assert main([*command[0].split(), run, *again, *command[1:]]) == Exit.OK

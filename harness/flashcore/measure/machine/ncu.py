@@ -77,6 +77,10 @@ def command_line(
     ]
 
 
+#: The options of the raw page, which is read without guessing.
+RAW_PAGE = "--page raw --print-units base --print-metric-instances details"
+
+
 def import_report(ncu: Path | str, report: Path, *, time_limit: float = 300.0, names: str = "demangled") -> str:
     """A report's raw page as CSV, in base units.
 
@@ -87,8 +91,7 @@ def import_report(ncu: Path | str, report: Path, *, time_limit: float = 300.0, n
         FlashcoreError: ncu could not read the report, or took longer than ``time_limit`` seconds.
         CapabilityError: ncu cannot be executed.
     """
-    raw_page = ("--csv", "--page", "raw", "--print-units", "base", "--print-metric-instances", "details")
-    argv = [str(ncu), "--import", str(report), *raw_page, "--print-kernel-base", names]
+    argv = [str(ncu), "--import", str(report), "--csv", *RAW_PAGE.split(), "--print-kernel-base", names]
     env = os.environ | {"LC_ALL": "C"}  # a decimal point, whatever the user's language
     try:
         done = subprocess.run(

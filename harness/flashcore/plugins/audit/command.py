@@ -25,8 +25,8 @@ from flashcore.plugins.audit import kernels, limits, rows, sass, sources
 from flashcore.plugins.audit.inventory import Inventory, inventory
 from flashcore.plugins.audit.record import NAME, gpus_of, record_of
 from flashcore.plugins.compare.kernels import text as differing
-from flashcore.plugins.imports.names import checked
 from flashcore.records import store
+from flashcore.records.names import checked
 
 _COLUMNS = {
     "registers": "regs",
