@@ -24,7 +24,7 @@ from flashcore.explain.advice import advice
 from flashcore.explain.predictions import Readings
 from flashcore.measure.settings import Settings
 from flashcore.model.record import Subject
-from flashcore.pipeline.recording import each_present
+from flashcore.pipeline.recording import present
 
 SHARE = 0.9  # of the planted defects, to be named first
 _MOST_RULES = 3
@@ -49,7 +49,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             command = [sys.executable, "-m", "flashcore", "profile", "--suite", options.suite, "--samples", "10"]
             places = ["--profiles", profiles, "--build-dir", options.build_dir, "-o", f"{folder}/report"]
             subprocess.run([*command, *places, "--repeats", "2", "--no-roofs"], check=False)
-        (record,) = each_present(Settings(options.suite, profiles, build=options.build_dir), lambda _: None)
+        record = present(Settings(options.suite, profiles, build=options.build_dir), lambda _: None)
     readings, kernels = Readings(record), []
     for name, planted in tomllib.loads(Path(options.suite, "defects.toml").read_text(encoding="utf-8")).items():
         subject = Subject(name, shape=planted["shape"])

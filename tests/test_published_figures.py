@@ -16,7 +16,6 @@ from flashcore.model.record import Subject
 from flashcore.model.suite import Shape
 from flashcore.report import cells, guardrail_page, markdown, overview_page, roofline_page, variant_page
 from flashcore.report.case_view import CaseView
-from flashcore.report.cells import Cell
 from flashcore.report.overview_page import Overview, Section
 from flashcore.report.variant_page import VariantView
 from flashcore.report.view import Book
@@ -65,8 +64,8 @@ def computation(shape: Shape) -> tuple[object, ...]:
 def on_pages(pattern: str) -> list[str]:
     """All matches on the overview."""
     made = overview_page.page(book())
-    part = report._Part(book(), [made], False, Cell(""), "")
-    return re.findall(pattern, part.html(made.template, made, anchor="index", view=made.view))
+    shell = report._Shell(book(), [made], False)
+    return re.findall(pattern, shell.html(made.template, made, anchor="index", view=made.view))
 
 
 def in_documentation() -> list[str]:
@@ -174,8 +173,8 @@ def test_the_counts_of_unmeasured_results_include_those_of_goals() -> None:
     unmeasured = book().judgement.counts("goal")["unmeasured"]
     assert unmeasured and f" goals reached, {unmeasured} unmeasured" in summary(book().judgement)
     page = guardrail_page.page(book())
-    part = report._Part(book(), [page], False, Cell(""), "")
-    legend = part.html(page.template, page, anchor="guardrails", view=page.view).split("</fieldset>")[0]
+    shell = report._Shell(book(), [page], False)
+    legend = shell.html(page.template, page, anchor="guardrails", view=page.view).split("</fieldset>")[0]
     counts = book().judgement.counts()
     assert f"{counts['unmeasured']:,} limits, {unmeasured} goals" in legend
 

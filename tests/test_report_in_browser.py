@@ -29,7 +29,6 @@ from tests.browser import PROGRAM, Browser, browser
 from tests.marks import embedded, marks
 from tests.plugins.compare.test_page import MORE, contradicting
 from tests.plugins.reports.test_kernels import launches
-from tests.report.test_chips_page import H200, L4
 from tests.report.test_report import LISTED, TODAY, full
 
 pytestmark = [
@@ -754,50 +753,6 @@ SINGLE = """async () => {
   seen.push(current());
   return { seen, drawn: Boolean(document.querySelector("#variant-fast table.bars")?.clientWidth) };
 }"""
-
-
-CHIPS = """async () => {
-  const plots = Array.from(document.querySelectorAll(".byshape:not([hidden]) .plot"));
-  plots.at(-1).scrollIntoView();
-  await new Promise((done) => setTimeout(done, 1500));
-  const table = document.querySelector("table.of-chips");
-  const names = () => Array.from(table.tBodies[0].rows, (row) => row.cells[0].firstChild.textContent.trim());
-  table.tHead.rows[1].cells[5].querySelector("button").click();
-  return { wide: document.documentElement.scrollWidth - innerWidth, names: names(), query: location.search,
-    drawn: plots.map((p) => Boolean(p.querySelector("svg.main-svg"))),
-    roofs: plots.map((p) => p.data.map((t) => t.name).join(" | ")) };
-}"""
-CHIPS_SINGLE = """async () => {
-  const seen = [];
-  for (const name of ["nvidia-l4-compare", "nvidia-h200-variant-fast-counters", "index"]) {
-    location.hash = "#" + name;
-    await new Promise((done) => setTimeout(done, 1500));
-    const page = document.querySelector(".page.current");
-    seen.push([page.id, Array.from(page.querySelectorAll("[data-part=answer] a"), (a) => a.getAttribute("href"))]);
-  }
-  return seen;
-}"""
-
-
-def test_several_chips_stand_side_by_side(chromium: Browser, tmp_path: Path) -> None:
-    report.render(H200, tmp_path / "r", others=[L4], today=TODAY, pages=MORE)
-    state = probe(chromium, tmp_path / "r" / "index.html", CHIPS)
-    assert state["wide"] == 0 and state["drawn"] == [True, True]
-    assert "DRAM 4,321 GB/s (measured" in state["roofs"][0]
-    assert "DRAM 300.0 GB/s (datasheet)" in state["roofs"][1] and "measured" not in state["roofs"][1]
-    assert state["names"] == ["cudnn", "fast", "slow", "split"], "by the second chip's time, what it does not run last"
-    assert state["query"] == "?sort=time-2"
-
-
-def test_several_chips_in_a_single_file(chromium: Browser, tmp_path: Path) -> None:
-    report.render(H200, tmp_path / "r", others=[L4], single_file=True, today=TODAY, pages=MORE)
-    compare, variant, front = probe(chromium, tmp_path / "r" / "index.html", CHIPS_SINGLE)
-    assert (
-        compare[0] == "nvidia-l4-compare"
-        and all(h.startswith("#nvidia-l4-variant-") for h in compare[1])
-        and compare[1]
-    )
-    assert variant[0] == "nvidia-h200-variant-fast" and front[0] == "index"
 
 
 def test_the_single_file_shows_one_page_at_a_time(chromium: Browser, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ class Workplace:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
                 record = present_record(self._settings(), lambda _: None)
                 report = self.folder / "gate.json"
-                judged = judging.judge_records(judging.Rules(require="timing", variants=("*",), day=_DAY), [record])
+                judged = judging.judge_record(judging.Rules(require="timing", variants=("*",), day=_DAY), record)
                 gate.show(judged, [("json", str(report))])
                 code = judged.judgement.exit_code
         except FlashcoreError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,24 +12,17 @@ from flashcore.cli import gate
 from flashcore.cli.main import main
 from flashcore.errors import Exit, UsageError
 from flashcore.gate import baseline
-from flashcore.measure.machine import gpu_choice, toolchain
-from flashcore.measure.machine.gpu import Gpu
-from flashcore.measure.settings import Settings
 from flashcore.model import plugin
-from flashcore.model.record import CaseOutcome, Facts, Source
-from flashcore.model.suite import GPU_STAGES
-from flashcore.pipeline import run
-from flashcore.pipeline.judging import Rules, baseline_path, judge_records
-from flashcore.pipeline.opening import open_recordable
+from flashcore.pipeline.judging import Rules, baseline_path, judge_record
 from flashcore.records import store
 from tests import factory
-from tests.conftest import ROOT, TOY, hide_disassembler
+from tests.conftest import ROOT, TOY
 from tests.gate.test_formats import TODAY, troubled
 
 
 def test_one_call_writes_several_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "out" / "gate.json"
-    judged = judge_records(Rules(compare=False, day=TODAY), [troubled(tmp_path)])
+    judged = judge_record(Rules(compare=False, day=TODAY), troubled(tmp_path))
     gate.show(judged, [("json", str(file)), ("markdown", None)])
     verdicts = json.loads(file.read_text())["verdicts"]
     assert {"file": "my kernels/fast.cu", "line": 4} in [v["place"] for v in verdicts]
@@ -53,12 +45,12 @@ def test_a_baseline_that_is_named_and_not_there_is_refused(tmp_path: Path, where
         other = factory.record(factory.suite(name="other"))
         (tmp_path / "baseline.txt").write_text(baseline.save(other, None).baseline.text())
     with pytest.raises(UsageError, match=r"expected the (given|declared) baseline|expected a baseline of attention"):
-        judge_records(Rules(baseline=named), [factory.record(suite)])
+        judge_record(Rules(baseline=named), factory.record(suite))
 
 
 def test_a_default_baseline_that_is_not_there_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record = factory.record(factory.suite(root=str(tmp_path)))
-    judged = judge_records(Rules(), [record])
+    judged = judge_record(Rules(), record)
     assert judged.judgement.exit_code is Exit.OK
     gate.show(judged)
     assert f"note: no baseline: there is no {tmp_path}/baseline.txt" in capsys.readouterr().out
@@ -118,83 +110,24 @@ def test_only_the_selected_shapes_are_required() -> None:
     one, *others = record.suite.shapes
     assert others
     lost = replace(record, outcomes=tuple(o for o in record.outcomes if o.shape == one))
-    assert judge_records(Rules(require="timing", compare=False), [lost]).judgement.exit_code is Exit.UNMEASURED
-    judged = judge_records(Rules(require="timing", compare=False, shapes=(one,)), [lost])
+    assert judge_record(Rules(require="timing", compare=False), lost).judgement.exit_code is Exit.UNMEASURED
+    judged = judge_record(Rules(require="timing", compare=False, shapes=(one,)), lost)
     assert judged.judgement.exit_code is Exit.OK
     assert {v.subject.shape for v in judged.judgement.verdicts} == {one, None}
-    assert [*judged.records[0].suite.shapes] == [one, *others], "the report has them all"
+    assert [*judged.record.suite.shapes] == [one, *others], "the report has them all"
 
 
 @pytest.mark.parametrize("what", ["variants", "shapes", "archs"])
 def test_a_pattern_in_a_file_of_budgets_must_match(what: str) -> None:
     budget = factory.budget("registers", "mine", **{what: ("*", "nothing")})
     with pytest.raises(UsageError, match=rf"budget mine: {what}: expected a glob that matches .*, found 'nothing'"):
-        judge_records(Rules(compare=False, budgets=[budget]), [factory.record()])
-
-
-TIME = """
-[[budget]]
-name = "time"
-fact = "isolated_p50"
-max = 10
-variants = ["warp"]
-shapes = ["main"]
-source = "what the change before it took"
-"""
-
-
-def test_what_one_command_recorded_on_several_gpus_is_joined_as_a_whole(
-    compiler: toolchain.Nvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("CUDA_ARCH", "sm_90a")
-    monkeypatch.setattr(Gpu, "find", lambda: None)
-    monkeypatch.setattr(gpu_choice, "visible", dict)
-    monkeypatch.setattr(toolchain, "torch_root", lambda: None)  # no operators
-    hide_disassembler(monkeypatch)
-    suite = shutil.copytree(ROOT / "examples" / "row_softmax", tmp_path / "kernels")
-    (suite / "suite.toml").write_text((suite / "suite.toml").read_text() + TIME)
-    settings = Settings(str(suite), variants=("warp",), profiles=str(tmp_path), build=str(tmp_path / "build"))
-    made = run.run(open_recordable(replace(settings, recording="20260102T000000Z-0000"))).record
-    shapes = [s.name for s in made.suite.shapes.values()]
-
-    def recorded(
-        run_id: str, gpu: str, us: float, recording: str = made.recording, code: str = "", arch: str = "sm_90a"
-    ) -> None:
-        where = replace(made.environment, gpu=gpu, gpu_arch=arch)
-        facts = [factory.fact("isolated_p50", us, "warp", shape="main", source=Source.EVENTS),
-                 factory.fact("plan_matches", 1, "warp", shape="main", source=Source.NCU)]  # fmt: skip
-        outcomes = [CaseOutcome(v, s, stage, "ok") for v in made.suite.variants for s in shapes for stage in GPU_STAGES]
-        listed = {case: replace(key, code=code or key.code) for case, key in made.keys.items()}
-        record = replace(made, id=run_id, environment=where, facts=Facts([*made.facts, *facts]), keys=listed,
-                         outcomes=tuple(outcomes), stale={}, recording=recording,
-                         samples={"warp/main/isolated": (us,)})  # fmt: skip
-        store.write(record, folder := store.begin(tmp_path, run_id))
-        store.complete(folder)
-
-    def gate(*words: str) -> tuple[int, dict[str | None, str]]:
-        wanted = ["gate", "--suite", str(suite), "--profiles", str(tmp_path), "--build-dir", str(tmp_path / "build"),
-                  "--variant", "warp", "--require", "timing", "--format", "json", *words]  # fmt: skip
-        code = main(wanted)
-        verdicts = json.loads(capsys.readouterr().out)["verdicts"]
-        return code, {v["subject"].get("chip"): v["status"] for v in verdicts if v["budget"] == "time"}
-
-    recorded("20260101T000000Z-0001", "NVIDIA L40", 50.0, recording="")  # another day, by itself
-    recorded("20260102T000001Z-0001", "NVIDIA H100", 50.0)
-    recorded("20260102T000002Z-0001", "NVIDIA H200", 5.0)
-    assert gate() == (Exit.FAILED, {"NVIDIA H200": "pass", "NVIDIA H100": "fail"})
-    recorded("20260102T000000Z-0001", "NVIDIA L4", 50.0, arch="sm_89")  # CUDA_ARCH does not ask about it
-    assert gate("--ratchet") == (Exit.FAILED, {"NVIDIA H200": "pass", "NVIDIA H100": "fail"})
-    recorded("20260103T000001Z-0001", "NVIDIA H100", 50.0, "20260103T000000Z-0000", code="other")
-    recorded("20260103T000002Z-0001", "NVIDIA H200", 5.0, "20260103T000000Z-0000")
-    assert gate() == (Exit.FAILED, {"NVIDIA H200": "pass", "NVIDIA H100": "fail"}), "the older run is of this code"
-    recorded("20260104T000000Z-0001", "NVIDIA H200", 5.0, recording="")
-    assert gate() == (Exit.OK, {None: "pass"}), "the newest recording is of one GPU"
+        judge_record(Rules(compare=False, budgets=[budget]), factory.record())
 
 
 def test_a_baseline_of_another_suite_is_refused_before_anything_is_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(gate, "each_present", lambda *_: pytest.fail("it was compiled"))
+    monkeypatch.setattr(gate, "present", lambda *_: pytest.fail("it was compiled"))
     other = ROOT / "kernels" / "attention" / "baseline.txt"
     words = ["gate", "--suite", str(TOY), "--baseline", str(other), "--build-dir", str(tmp_path)]
     assert main(words) == Exit.USAGE

@@ -10,8 +10,6 @@ import pytest
 from flashcore.cli import options
 from flashcore.errors import UsageError
 from flashcore.measure.settings import Settings
-from flashcore.records import store
-from tests import factory
 from tests.conftest import TOY
 
 
@@ -51,22 +49,8 @@ def test_recorded_commands_have_no_paths_of_the_machine(tmp_path: Path, monkeypa
     assert options.recorded_command(words) == "flashcore 'x y' a/b -o=c --out=d .../e k=/x"
 
 
-def test_without_a_name_the_newest_commands_runs_are_meant_in_their_order(tmp_path: Path) -> None:
-    newest = factory.record(recording="20260102T000000Z-0000")
-    for record in (newest, factory.on_l4(newest), factory.record(id="20250101T000000Z-0000")):
-        store.write(record, folder := store.begin(tmp_path, record.id))
-        store.complete(folder)
-    arguments = argparse.Namespace(profiles=str(tmp_path), records=[], recorded=[])
-    assert [r.gpu for r in options.all_recorded(arguments)] == ["NVIDIA H200", "NVIDIA L4"]
-    arguments.recorded = [newest.id]
-    assert [r.id for r in options.all_recorded(arguments)] == [newest.id]
-    arguments.recorded = [newest.id, newest.id]
-    with pytest.raises(UsageError):
-        options.all_recorded(arguments)
-
-
-@pytest.mark.parametrize(("of_chips", "words", "named"), [(False, [], None), (False, ["a"], "a"), (True, ["a"], ["a"])])
-def test_a_run_is_one_unless_chips_are_compared(of_chips: bool, words: list[str], named: object) -> None:
+@pytest.mark.parametrize(("words", "named"), [([], None), (["a"], "a")])
+def test_a_command_takes_one_run(words: list[str], named: object) -> None:
     parser = argparse.ArgumentParser()
-    options.add_run(parser, of_chips=True) if of_chips else options.add_run(parser)
+    options.add_run(parser)
     assert parser.parse_args(words).recorded == named

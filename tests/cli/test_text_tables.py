@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from flashcore.cli import text_tables
 from flashcore.cli.grid import aligned, grid
 from flashcore.model.causes import Message
@@ -53,15 +51,6 @@ def test_failed_checks_stand_first_with_their_reason_and_error() -> None:
     first, second, *rest = cells(table)
     assert first == ["split/long", "failed", "2.00e-04", "1.00", "wrong"]
     assert second == ["slow/mission", "ok", "-", "1.00"] and len(rest) == 6
-
-
-def test_several_runs_have_headings(capsys: pytest.CaptureFixture[str]) -> None:
-    one, other = factory.record(), factory.on_l4(factory.record())
-    text_tables.show(lambda record: "table", [one])
-    assert capsys.readouterr().out == "table\n"
-    text_tables.show(lambda record: "table", [one, other])
-    heads = [f"{r.gpu}, run {r.id}:\ntable\n\n" for r in (one, other)]
-    assert capsys.readouterr().out == "".join(heads)
 
 
 def test_numbers_stand_to_the_right_where_a_column_has_nothing_else() -> None:

@@ -22,7 +22,7 @@ from flashcore.model.causes import CompilerStopped
 from flashcore.model.gate_policy import ALLOWANCES
 from flashcore.model.record import Facts, Record, Value
 from flashcore.model.suite import AheadOfTime, GatePolicy, GateRule, RecordedCubins, Waiver
-from flashcore.pipeline.judging import Rules, judge_records
+from flashcore.pipeline.judging import Rules, judge_record
 from tests import factory
 
 TODAY = date(2026, 6, 1)
@@ -232,7 +232,7 @@ def test_the_gate_tightens_only_where_it_could_judge(tmp_path: Path, capsys: pyt
     rules = Rules(day=TODAY, baseline=str(file))
 
     def tighten(record: Record) -> Exit:
-        result = judge_records(rules, [record])
+        result = judge_record(rules, record)
         gate_command.tighten(result)
         return result.judgement.exit_code
 
@@ -270,7 +270,7 @@ def test_a_build_that_fails_leaves_its_facts_as_they_were_and_exits_1(
 def test_without_a_baseline_nothing_is_compared_with_one(tmp_path: Path) -> None:
     record = of()
     record = replace(record, suite=replace(record.suite, root=str(tmp_path)))
-    judgement = judge_records(Rules(day=TODAY), [record]).judgement
+    judgement = judge_record(Rules(day=TODAY), record).judgement
     assert judgement.exit_code is Exit.OK
     assert not [v for v in judgement.verdicts if v.budget.startswith("baseline_")]
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from flashcore.cli.main import main
-from flashcore.errors import Exit, FlashcoreError
+from flashcore.errors import FlashcoreError
 from flashcore.gate import judge
 from flashcore.measure import gpu_stages
 from flashcore.measure.context import Context
@@ -26,7 +26,7 @@ from flashcore.measure.workers.pool import Pool
 from flashcore.model.record import Record
 from flashcore.pipeline import resume
 from flashcore.pipeline import run as run_module
-from flashcore.pipeline.opening import each_kind, open_context
+from flashcore.pipeline.opening import open_context
 from flashcore.records import store
 from tests import factory, stages
 from tests.conftest import TOY, published_run
@@ -58,100 +58,24 @@ def test_what_was_not_asked_is_not_missed_and_what_was_is() -> None:
 
 
 H200 = Gpu("NVIDIA H200", (9, 0), 132, 1, 1, 1980.0, "580")
-A100 = Gpu("NVIDIA A100", (8, 0), 108, 1, 1, 1410.0, "580")
-L4 = Gpu("NVIDIA L4", (8, 9), 58, 1, 1, 2040.0, "580")
 
 
-@pytest.mark.parametrize(
-    ("here", "requested", "gpus", "message"),
-    [
-        ({"GPU-a": H200}, "all", ["all"], []),
-        ({"GPU-a": H200, "GPU-b": H200}, "all", ["all"], []),
-        ({}, "all", ["all"], []),
-        (
-            {"GPU-a": H200, "GPU-b": A100, "GPU-c": H200},
-            "all",
-            ["GPU-a,GPU-c", "GPU-b"],
-            ["GPU-a (NVIDIA H200), GPU-c (NVIDIA H200): a separate run", "GPU-b (NVIDIA A100): a separate run"],
-        ),
-        ({"GPU-a": H200, "GPU-b": A100, "GPU-c": H200}, "c,a", ["c,a"], []),
-        ({"GPU-a": replace(L4, capability=(7, 5)), "GPU-b": H200}, "all", ["GPU-b"],
-         ["GPU-a (NVIDIA L4): left out: supports none of sm_80, sm_90a", "GPU-b (NVIDIA H200): a separate run"]),
-        ({"GPU-a": replace(L4, capability=(7, 5)), "GPU-b": replace(A100, capability=(7, 0))}, "all", ["GPU-a"], []),
-    ],
-)  # fmt: skip
-def test_each_kind_of_gpu_has_a_run_of_its_own(
-    here: dict[str, Gpu], requested: str, gpus: list[str], message: list[str], monkeypatch: pytest.MonkeyPatch
+def test_an_interrupted_run_is_continued_on_the_gpus_that_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu_choice, "visible", lambda: here)
-    heard: list[str] = []
-    assert [s.gpus for s in each_kind(Settings(suite=str(TOY), gpus=requested), heard.append)] == gpus
-    assert heard == message
-
-
-def test_one_command_records_a_run_for_each_kind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The runs themselves are stand-ins: what `profile` makes of them is what is tried."""
-    monkeypatch.setattr(gpu_choice, "visible", lambda: {"GPU-a": H200, "GPU-b": A100})
-    h200_run = factory.record(
-        factory.suite(budgets=[factory.budget("isolated_p50", maximum=500.0, variants=("slow",))])
-    )
-    records = {"GPU-a": h200_run, "GPU-b": factory.on_l4(h200_run)}
-    requested: list[tuple[str, bool]] = []
-    recordings = set()
+    """The run itself is a stand-in."""
+    began = Settings(str(TOY), profiles=str(tmp_path), gpus="GPU-b")
+    resume.remember(folder := store.begin(tmp_path, "20260102T050000Z-0003"), began, {}, "")
+    runs: list[tuple[str, Path | None]] = []
 
     def run(context: Context, resumed: Path | None = None) -> run_module.Run:
-        settings = context.settings
-        requested.append((settings.gpus, resumed is not None))
-        recordings.add(settings.recording)
-        return run_module.Run(records.get(settings.gpus, h200_run), tmp_path, settings)
+        runs.append((context.settings.gpus, resumed))
+        return run_module.Run(factory.record(), tmp_path, context.settings)
 
     monkeypatch.setattr(run_module, "run", run)
-    words = ["profile", "--suite", str(TOY), "--quiet", "--profiles", str(tmp_path), "-o", str(tmp_path / "r")]
-    assert main(words) == Exit.FAILED
-    output = capsys.readouterr().out
-    assert requested == [("GPU-a", False), ("GPU-b", False)] and len(recordings) == 1 and all(recordings)
-    assert "slow/mission on NVIDIA L4" in output and "slow/mission on NVIDIA H200" not in output
-    assert output.index("NVIDIA H200, run ") < output.index("NVIDIA L4, run ") < output.index("gate FAILED")
-    assert (tmp_path / "r" / "nvidia-l4" / "index.html").is_file()
-
-
-@pytest.mark.parametrize(
-    ("words", "requested", "tables", "message"),
-    [
-        ([], [("GPU-b", True), ("GPU-c", False)], 3,
-         ["resume: 20260102T040000Z-0002 on NVIDIA L4 is complete", "resume: --gpus GPU-c: a separate run"]),
-        (["--gpus", "GPU-z"], [("GPU-z", True)], 1,
-         ["resume: only the unfinished run; not begun: --gpus GPU-c\n"]),
-    ],
-)  # fmt: skip
-def test_what_one_command_had_begun_to_record_is_continued_as_a_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-    words: list[str], requested: list[tuple[str, bool]], tables: int, message: list[str],
-) -> None:  # fmt: skip
-    """Of three GPU kinds, the first run ended and the second was interrupted. The runs are stand-ins."""
-    suite = str(TOY)
-    begun = replace(factory.record(), suite=factory.suite(name="toy", root=str(tmp_path)))
-    ended = factory.on_l4(begun, recording="20260102T000000Z-0000")
-    store.write(ended, folder := store.begin(tmp_path, ended.id))
-    store.complete(folder)
-    began = Settings(suite, profiles=str(tmp_path), gpus="GPU-b", recording=ended.recording,
-                     kinds=("GPU-a", "GPU-b", "GPU-c"))  # fmt: skip
-    resume.remember(store.begin(tmp_path, "20260102T050000Z-0003"), began, {}, "")
-    machines = {name: replace(begun.environment, gpu=f"NVIDIA {name}") for name in ("B200", "A100")}
-    runs: list[tuple[str, bool]] = []
-
-    def run(context: Context, resumed: Path | None = None) -> run_module.Run:
-        runs.append((context.settings.gpus, resumed is not None))
-        machine = machines["B200" if resumed else "A100"]
-        return run_module.Run(replace(begun, environment=machine), tmp_path, context.settings)
-
-    monkeypatch.setattr(run_module, "run", run)
-    main(["profile", "--suite", suite, "--profiles", str(tmp_path), "-o", str(tmp_path / "r"), "--resume", *words])
-    out, err = capsys.readouterr()
-    assert runs == requested and all(text in err for text in message), err
-    assert out.count(", run 2026") == (2 * tables if tables > 1 else 0), "a table and the gate's line for each chip"
+    for gpus in ("all", "GPU-z"):
+        run_module.record_run(replace(began, gpus=gpus), print, resume=True)
+    assert runs == [("GPU-b", folder), ("GPU-z", folder)]
 
 
 # --- roofs: measured once for a machine; another GPU, driver or limit makes it another machine ---

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from flashcore.cli import check, options, text_tables
-from flashcore.errors import worst
 
 EXAMPLES = (
     ("flashcore bench --shape small", "every variant on one shape"),
@@ -20,6 +19,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     settings = options.settings(arguments, upto="bench")
-    records = [run.record for run in check.measured(arguments, settings)]
-    text_tables.show(text_tables.ladder, records)
-    return worst(map(check.failed, records))
+    record = check.measured(arguments, settings).record
+    print(text_tables.ladder(record))
+    return check.failed(record)

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable
 
 from flashcore.cli import options, progress, text_tables
-from flashcore.errors import Exit, worst
+from flashcore.errors import Exit
 from flashcore.measure.settings import Settings
 from flashcore.model.causes import MachineStopped
 from flashcore.model.record import Artifact, Plan, Record
@@ -33,15 +33,15 @@ def run(arguments: argparse.Namespace) -> int:
             record = check_references(settings, say)
         print(text_tables.checked(record))
         return failed(record)
-    records = [run.record for run in measured(arguments, settings)]
-    text_tables.show(text_tables.checked, records)
-    return worst(map(failed, records))
+    record = measured(arguments, settings).record
+    print(text_tables.checked(record))
+    return failed(record)
 
 
-def measured(arguments: argparse.Namespace, settings: Settings) -> list[Run]:
-    """Records the runs of a command that needs a GPU, one per GPU model."""
+def measured(arguments: argparse.Namespace, settings: Settings) -> Run:
+    """Records the run of a command that needs a GPU."""
     with progress.shown(arguments.quiet) as say:
-        return pipeline.runs(settings, say, resume=arguments.resume, needed=True)
+        return pipeline.record_run(settings, say, resume=arguments.resume, needed=True)
 
 
 def failed(record: Record) -> Exit:

@@ -23,8 +23,8 @@ from flashcore.model.record import Record, plans_for
 from flashcore.model.suite import Budget
 from flashcore.model.text import UNMEASURED
 from flashcore.pipeline import plugins
-from flashcore.pipeline.judging import Judged, Rules, baseline_of, judge_records
-from flashcore.pipeline.recording import each_present
+from flashcore.pipeline.judging import Judged, Rules, baseline_of, judge_record
+from flashcore.pipeline.recording import present
 from flashcore.records import lookup, store
 from flashcore.suites.load import load
 
@@ -38,7 +38,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_run(parser, of_chips=True, default="the current sources; a run has its own budgets")
+    options.add_run(parser, default="the current sources; a run has its own budgets")
     options.add_cases(parser)
     options.add_records(parser)
     options.add_gating(parser)
@@ -62,26 +62,27 @@ def run(arguments: argparse.Namespace) -> int:
     outputs = output.parse(arguments.format, formats())
     rules = _rules(arguments)
     if arguments.recorded:
-        records = options.all_recorded(arguments)
+        record = options.recorded(arguments)
     else:
         settings = options.settings(arguments, upto=None)
         baseline_of(load(settings.suite, Path(settings.build)), rules)  # before anything is compiled
         with progress.shown(arguments.quiet) as say:
-            records = each_present(settings, say)
-    names = arguments.recorded or dict.fromkeys(origin.run for r in records for origin in r.joined)
+            record = present(settings, say)
+    names = [arguments.recorded] if arguments.recorded else [origin.run for origin in record.joined]
     runs = [lookup.find(options.places(arguments), name) for name in names]
     remarks = [remark for check in arguments.checks for remark in check(runs)]
     rules = replace(rules, more=[remark for remark in remarks if isinstance(remark, Verdict)])
-    judged = judge_records(rules, records)
-    for name, record in zip(arguments.recorded, judged.records, strict=False):
+    judged = judge_record(rules, record)
+    if arguments.recorded:
         if lacking := plugin.missing("commands", "".join(record.command.split()[1:2])):
             raise UsageError(
                 f"run {record.id}: expected the plugin that judges `{record.command}`, found none{lacking}"
             )
-        if not record.suite.budgets and all(v.imported for v in record.suite.variants.values()):
+        if not judged.record.suite.budgets and all(v.imported for v in record.suite.variants.values()):
             raise UsageError(
                 f"run {record.id}: expected budgets for imported kernels, found none\n"
-                f"  hint: flashcore gate {name} --budgets FILE; to only view them: flashcore report {name}"
+                f"  hint: flashcore gate {arguments.recorded} --budgets FILE; "
+                f"to only view them: flashcore report {arguments.recorded}"
             )
     notes = (*judged.judgement.notes, *(remark for remark in remarks if isinstance(remark, str)))
     judged = replace(judged, judgement=replace(judged.judgement, notes=notes))
@@ -91,8 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     show(judged, outputs, quiet=arguments.quiet)
     if arguments.what_if:
-        for record in judged.records:
-            print(next_steps(record))
+        print(next_steps(judged.record))
     if arguments.ratchet:
         tighten(judged)
     return judged.judgement.exit_code
@@ -109,8 +109,6 @@ def _rules(arguments: argparse.Namespace) -> Rules:
     if arguments.recorded and arguments.suite is not None:
         hint = "omit RUN to check the suite's sources; --budgets FILE adds budgets to those in RUN"
         raise UsageError(f"--suite: expected no RUN, which has its suite's budgets; found both\n  hint: {hint}")
-    if arguments.ratchet and len(arguments.recorded) > 1:
-        raise UsageError("--ratchet: expected one run to tighten the baseline by, found several")
     compare = not arguments.recorded or arguments.baseline is not None
     if arguments.ratchet and not compare:
         raise UsageError("--ratchet: with RUN, expected --baseline FILE to tighten, found none")
@@ -143,14 +141,14 @@ def show(
     Args:
         renderers: those that are not a plugin's.
     """
-    first = judged.records[0]
-    places = Places(first, _repository(Path(first.suite.root)))
+    record = judged.record
+    places = Places(record, _repository(Path(record.suite.root)))
     for form, file in outputs:
         if form == "table":
             text = verdict_table.render(judged.judgement, quiet=quiet) + "\n"
         else:
             render = renderers.get(form) or plugins.find("formats", form)
-            text = render(judged.judgement, first, places)
+            text = render(judged.judgement, record, places)
         output.write(text, file)
 
 
@@ -158,8 +156,8 @@ def tighten(judged: Judged) -> None:
     """Tightens the baseline where facts are better than it, unless static facts could not be judged."""
     if judged.file is None or judged.judgement.exit_code is Exit.INCAPABLE:
         return
-    save(judged.records[0], judged.baseline, judged.file, ratchet=True)
-    for line in regressions.slack(judged.records[0]):
+    save(judged.record, judged.baseline, judged.file, ratchet=True)
+    for line in regressions.slack(judged.record):
         print(f"slack in the manifest: {line}", file=sys.stderr)
 
 

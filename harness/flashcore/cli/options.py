@@ -14,19 +14,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flashcore.errors import UsageError
-from flashcore.explain import chips
 from flashcore.measure.settings import Sanitize, Settings
 from flashcore.model.record import Record
 from flashcore.model.suite import TIERS
 from flashcore.pipeline import plugins
 from flashcore.records import lookup, remote, store
 from flashcore.suites.find import of_project, suite_folder
-
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
 
 _DEFAULTS = Settings("")
 
@@ -161,7 +157,7 @@ def add_measuring(parser: argparse.ArgumentParser) -> None:
 
 def add_gpus(parser: argparse.ArgumentParser) -> None:
     """Adds the options that select GPUs."""
-    text = "GPUs that share the cases, one run per GPU model (default: %(default)s)"
+    text = "GPUs of one model that share the cases (default: %(default)s)"
     parser.add_argument("--gpus", default=default("gpus"), metavar="all|N|UUID,...", help=text)
     texts = dict(plugins.entries("help"))
     for name, _ in plugins.entries("executors"):
@@ -171,10 +167,10 @@ def add_gpus(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def add_run(parser: argparse.ArgumentParser, *, of_chips: bool = False, default: str = "the newest") -> None:
-    """Adds the argument for a recorded run, or for several, one per chip."""
-    text = f"a run's id, folder or packed file (default: {default})" + ("; several: one per chip" if of_chips else "")
-    parser.add_argument("recorded", nargs="*" if of_chips else "?", metavar="RUN", help=text)
+def add_run(parser: argparse.ArgumentParser, *, default: str = "the newest") -> None:
+    """Adds the argument for a recorded run."""
+    text = f"a run's id, folder or packed file (default: {default})"
+    parser.add_argument("recorded", nargs="?", metavar="RUN", help=text)
 
 
 def add_records(parser: argparse.ArgumentParser) -> None:
@@ -194,31 +190,8 @@ def places(arguments: argparse.Namespace) -> tuple[Path, ...]:
 
 def recorded(arguments: argparse.Namespace) -> Record:
     """The run that the user names, or the newest that has what the arguments select."""
-    return store.read(_run(arguments, arguments.recorded))
-
-
-def _run(arguments: argparse.Namespace, name: str | None) -> Traversable:
     chosen = (getattr(arguments, what, ()) for what in ("variants", "shapes"))
-    return lookup.find(places(arguments), name, *chosen)
-
-
-def all_recorded(arguments: argparse.Namespace) -> list[Record]:
-    """The runs that the user names, one per chip; or the newest that has what the arguments select, and those that its
-    command recorded on other chips, in recording order.
-
-    Raises:
-        UsageError: see :func:`flashcore.explain.chips.names`.
-    """
-    where = places(arguments)
-    records = [store.read(_run(arguments, name)) for name in arguments.recorded or [None]]
-    if not arguments.recorded:
-        newest = records[0]
-        same_command = lookup.recorded_with(where, newest.suite.name, {newest.recording} - {""})
-        runs = [newest if run.name == newest.id else store.read(run) for run, _ in reversed(same_command)]
-        records = runs or records
-    if len(records) > 1:
-        chips.names(records)
-    return records
+    return store.read(lookup.find(places(arguments), arguments.recorded, *chosen))
 
 
 def add_reporting(parser: argparse.ArgumentParser) -> None:

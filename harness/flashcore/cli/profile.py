@@ -40,11 +40,9 @@ def run(arguments: argparse.Namespace) -> int:
     with progress.shown(arguments.quiet) as say:
         profiled = profile(settings, Rules(require=arguments.require), target, say, resume=arguments.resume)
     judged = profiled.judged
-    text_tables.show(text_tables.ladder, judged.records)
+    print(text_tables.ladder(judged.record))
     gate.show(judged)
-    for record, previous in zip(judged.records, profiled.previous, strict=False):
-        for name in judged.variants or ():
-            print("\n".join(inner_loop.answers(record, previous, name)))
-    folders = "\n        ".join(str(run.folder) for run in profiled.runs)
-    print(f"run:    {folders}\nreport: {profiled.pages[0]}")
-    return worst([*map(check.failed, judged.records), judged.judgement.exit_code])
+    for name in judged.variants or ():
+        print("\n".join(inner_loop.answers(judged.record, profiled.previous, name)))
+    print(f"run:    {profiled.run.folder}\nreport: {profiled.pages[0]}")
+    return worst([check.failed(judged.record), judged.judgement.exit_code])

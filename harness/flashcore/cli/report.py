@@ -1,4 +1,4 @@
-"""``flashcore report``: renders recorded runs."""
+"""``flashcore report``: renders a recorded run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 
 from flashcore.cli import options, output
-from flashcore.errors import Exit, UsageError
+from flashcore.errors import Exit
 from flashcore.pipeline import pages, plugins
 from flashcore.pipeline.judging import today
 from flashcore.records import lookup, narrow, store
@@ -21,7 +21,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_run(parser, of_chips=True)
+    options.add_run(parser)
     options.add_places(parser)
     options.add_records(parser)
     options.add_selection(parser)
@@ -34,22 +34,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    records = options.all_recorded(arguments)
+    record = options.recorded(arguments)
     if any(chosen := options.selected(arguments).values()):
-        suites = [load.narrowed(record.suite, *chosen, compared=True) for record in records]
-        records = [replace(narrow.narrowed(r, s), suite=s) for r, s in zip(records, suites, strict=True)]
-    if arguments.against and len(records) > 1:
-        hint = "" if arguments.recorded else f"\n  hint: name one of them: {', '.join(r.id for r in records)}"
-        raise UsageError(f"--against: expected one run to compare, found several, one per chip{hint}")
+        suite = load.narrowed(record.suite, *chosen, compared=True)
+        record = replace(narrow.narrowed(record, suite), suite=suite)
     if arguments.format == "md":
         overviews = [make for page, make in plugins.objects("pages") if page == INDEX]
-        parts = [markdown.render(r, require=arguments.require, today=today(), overviews=overviews) for r in records]
-        output.write("\n".join(parts), arguments.output)
+        text = markdown.render(record, require=arguments.require, today=today(), overviews=overviews)
+        output.write(text, arguments.output)
     else:
         other = None
         if arguments.against:
             plugins.find("pages", "compare")
             other = store.read(lookup.find(options.places(arguments), arguments.against))
         target = pages.Target(arguments.output, arguments.single_file)
-        print(pages.write(target, records, require=arguments.require, against=other)[0])
+        print(pages.write(target, record, require=arguments.require, against=other)[0])
     return Exit.OK

@@ -6,7 +6,7 @@ import argparse
 
 from flashcore.cli import check, options, text_tables
 from flashcore.cli.grid import grid
-from flashcore.errors import UsageError, worst
+from flashcore.errors import UsageError
 from flashcore.measure.sanitize.sanitize import find_sanitizer
 from flashcore.measure.settings import Sanitize
 from flashcore.model.catalogue import FACTS
@@ -34,10 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
     find_sanitizer()
     done = check.measured(arguments, settings)
-    records = [run.record for run in done]
-    text_tables.show(as_table, records)
-    print("\n".join(f"run: {one.folder}" for one in done))
-    return worst(map(check.failed, records))
+    print(f"{as_table(done.record)}\nrun: {done.folder}")
+    return check.failed(done.record)
 
 
 def as_table(record: Record) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from flashcore.cli.grid import cell, grid
 from flashcore.explain.predictions import Readings
 from flashcore.explain.rows import Row
@@ -63,10 +61,3 @@ def checked(record: Record) -> str:
 def outcomes(record: Record, stage: Stage) -> list[CaseOutcome]:
     """A stage's outcomes, failures first."""
     return sorted((o for o in record.outcomes if o.stage == stage), key=lambda o: o.status == "ok")
-
-
-def show(table: Callable[[Record], str], records: Sequence[Record]) -> None:
-    """Prints each run's table, with headings if there are several."""
-    for record in records:
-        text = table(record)
-        print(f"{record.gpu}, run {record.id}:\n{text}\n" if len(records) > 1 else text)

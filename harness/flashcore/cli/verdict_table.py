@@ -8,7 +8,6 @@ from operator import itemgetter
 
 from flashcore.cli.grid import aligned
 from flashcore.gate.judge import Judgement, Verdict, WaiverUse
-from flashcore.gate.together import chip_of
 from flashcore.gate.wording import budgets, causes, subjects, summary, value_of
 from flashcore.model.gate_policy import PREFIX
 from flashcore.model.groups import grouped
@@ -53,7 +52,7 @@ def _group(title: str, verdicts: Sequence[Verdict]) -> list[str]:
 
 def _gaps(title: str, verdicts: Sequence[Verdict]) -> list[str]:
     """Unmeasured verdicts, grouped by budget and reason: one missing machine causes hundreds of equal ones."""
-    groups = grouped(((v.budget, v.reason, chip_of(v.subject)), v) for v in verdicts).values()
+    groups = grouped(((v.budget, v.reason), v) for v in verdicts).values()
     rows = [(v.budget, f"{subjects([v])}{f' and {len(rest)} more' if rest else ''}", v.reason) for v, *rest in groups]
     return _block(f"{title} ({len(verdicts)})", rows)
 

@@ -12,7 +12,6 @@ from flashcore.errors import Exit
 from flashcore.explain.advice import as_data
 from flashcore.gate.judge import Judgement, Verdict
 from flashcore.gate.locate import Places
-from flashcore.gate.together import chip_of
 from flashcore.gate.wording import budgets, causes, clean, subjects, summary, value_of
 from flashcore.model.groups import picked
 from flashcore.model.record import Record
@@ -31,7 +30,7 @@ def as_json(judgement: Judgement, record: Record, places: Places) -> str:
         "tool": f"flashcore {__version__}",
         "suite": record.suite.name,
         "nvcc": record.environment.nvcc,
-        "gpu": ", ".join(judgement.chips) or record.gpu,
+        "gpu": record.gpu,
         "require": judgement.require,
         "outcome": _OUTCOMES.get(judgement.exit_code, "infrastructure"),
         "exit_code": int(judgement.exit_code),
@@ -59,8 +58,6 @@ def with_rows(data: Mapping[str, Any], key: str, rows: Sequence[Mapping[str, Any
 
 def _verdict(verdict: Verdict, places: Places) -> dict[str, Any]:
     subject = picked(verdict.subject, "variant", "arch", "shape", "kernel", "launch")
-    if chip := chip_of(verdict.subject):
-        subject["chip"] = chip
     figures = ("severity", "status", "required", "value", "unit", "limit", "source", "reason")
     place = places.of(verdict) if verdict.status not in ("pass", "open") else None
     data = picked(verdict, "budget", "fact") | {"subject": subject} | picked(verdict, "tier", *figures)

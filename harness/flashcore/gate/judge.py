@@ -110,7 +110,6 @@ class Judgement:
         left_out: the number of (variant, arch or shape) pairs that are declared unsupported.
         relaxed: rules of the manifest that are looser than the defaults, with their reasons.
         trouble: why static facts cannot be checked on this machine; never a regression.
-        chips: the chips, if there are several; see :mod:`flashcore.gate.together`.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -121,7 +120,6 @@ class Judgement:
     exit_code: Exit
     relaxed: tuple[str, ...] = ()
     trouble: tuple[str, ...] = ()
-    chips: tuple[str, ...] = ()
 
     @property
     def limits(self) -> tuple[Verdict, ...]:

@@ -116,8 +116,6 @@ class Settings:
         launcher: the reference of a plugin's function that calls cases from the plans of their kernels; empty: cases
             are called by their host code.
         isolate: whether check, bench and profile run each case in a separate process.
-        recording: the id shared by all runs of one command; see ``Record.recording``.
-        kinds: the ``gpus`` of each of these runs, in order.
         roofs: the suite that measures roofs; empty: flashcore's; ``None``: do not use measured roofs.
     """
 
@@ -140,8 +138,6 @@ class Settings:
     executor: str = ""
     launcher: str = ""
     isolate: bool = False
-    recording: str = ""
-    kinds: tuple[str, ...] = ()
     roofs: str | None = ""
     command: str = ""
 

@@ -521,8 +521,7 @@ class Record:
     ``keys`` maps a case (``variant/shape``) to its freshness key on :attr:`gpu_arch`. ``stale`` maps a case to why
     recorded facts were not joined. ``samples`` maps ``case/mode`` to its bench samples (us) in the order of the rounds.
     ``listings`` are of the kernels whose warps were sampled. ``reads`` are the files that Python read in the suite's
-    folder while cases were checked; older runs have none. A command that records one run per GPU model gives all of
-    them the same ``recording``; it is empty for a single run.
+    folder while cases were checked; older runs have none.
     """
 
     id: str
@@ -542,7 +541,6 @@ class Record:
     schema_version: int = SCHEMA_VERSION
     listings: Collection[Listing] = ()
     gpus: tuple[SharingGpu, ...] = ()  # those that shared the cases; empty for a single GPU
-    recording: str = ""
     reads: Reads = field(default_factory=dict)
 
     @property

@@ -13,7 +13,6 @@ from flashcore.errors import Exit, UsageError, worst
 from flashcore.gate import baseline, judge
 from flashcore.gate.baseline import DEFAULT, Baseline
 from flashcore.gate.judge import Judgement, Verdict
-from flashcore.gate.together import together
 from flashcore.model.record import Record
 from flashcore.model.suite import TIERS, Budget, Suite, Tier
 from flashcore.model.text import did_you_mean
@@ -49,64 +48,58 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Records, with all budgets that they were judged by, and the result.
+    """A record, with all budgets that it was judged by, and the result.
 
     Args:
         variants: the names of the variants that ``Rules.variants`` select; ``None`` for all.
-        file: the baseline's path, if the records are compared with one; ``baseline`` is its content, if it exists.
+        file: the baseline's path, if the record is compared with one; ``baseline`` is its content, if it exists.
     """
 
-    records: Sequence[Record]
+    record: Record
     judgement: Judgement
     variants: Sequence[str] | None
     file: Path | None
     baseline: Baseline | None
 
 
-def judge_records(rules: Rules, records: Sequence[Record]) -> Judged:
-    """Judges one run, or one run per chip together: the worst exit code counts.
+def judge_record(rules: Rules, record: Record) -> Judged:
+    """Judges a run.
 
     Raises:
         UsageError: no variant or shape matches, or the baseline cannot be read or is another suite's.
     """
-    records = [replace(r, suite=replace(r.suite, budgets=(*r.suite.budgets, *rules.budgets))) for r in records]
-    file, old = baseline_of(records[0].suite, rules)
+    record = replace(record, suite=replace(record.suite, budgets=(*record.suite.budgets, *rules.budgets)))
+    file, old = baseline_of(record.suite, rules)
     for budget in rules.budgets:
-        _require_matches(budget, [r.suite for r in records])
-    suites = [narrowed(r.suite, (), rules.shapes, rules.archs) for r in records]
+        _require_matches(budget, record.suite)
     variants = None
     if rules.variants:
-        selected = (v.name for r in records for v in select(r.suite, rules.variants)[0] if not v.is_reference)
-        variants = list(dict.fromkeys(selected))
-    judgements = [
-        judge.judge(
-            replace(record, suite=suite),
-            require=rules.require,
-            today=rules.day or today(),
-            variants=variants,
-            baseline=old,
-            required_budgets=[budget.name for budget in rules.budgets],
-        )
-        for record, suite in zip(records, suites, strict=True)
-    ]
-    judgement = together(records, judgements)
+        variants = [v.name for v in select(record.suite, rules.variants)[0] if not v.is_reference]
+    judgement = judge.judge(
+        replace(record, suite=narrowed(record.suite, (), rules.shapes, rules.archs)),
+        require=rules.require,
+        today=rules.day or today(),
+        variants=variants,
+        baseline=old,
+        required_budgets=[budget.name for budget in rules.budgets],
+    )
     failed = [Exit.FAILED for verdict in rules.more if verdict.status == "fail"]
     verdicts, code = (*judgement.verdicts, *rules.more), worst([judgement.exit_code, *failed])
     judgement = replace(judgement, verdicts=verdicts, exit_code=code)
     if file and not old:
         missing = f"no baseline: there is no {file} to compare with (flashcore baseline save writes it)"
         judgement = replace(judgement, notes=(*judgement.notes, missing))
-    return Judged(records, judgement, variants, file, old)
+    return Judged(record, judgement, variants, file, old)
 
 
-def _require_matches(budget: Budget, suites: Sequence[Suite]) -> None:
+def _require_matches(budget: Budget, suite: Suite) -> None:
     """Requires that every glob of a budget from ``--budgets`` matches something, or the budget could never fail.
 
     Raises:
-        UsageError: a glob matches nothing in the suites.
+        UsageError: a glob matches nothing in the suite.
     """
     for part in ("variants", "shapes", "archs") if budget.tier == "static" else ("variants", "shapes"):
-        names = {name for suite in suites for name in getattr(suite, part)}
+        names = set(getattr(suite, part))
         for glob in getattr(budget, part):
             if not any(fnmatchcase(name, glob) for name in names):
                 raise UsageError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,26 +24,22 @@ class Target:
 
 def write(
     target: Target,
-    records: Sequence[Record],
+    record: Record,
     *,
     require: Tier,
     baseline: Baseline | None = None,
     against: Record | None = None,
 ) -> list[Path]:
-    """Writes the pages of a run, or of runs on several chips; returns their paths, the entry page first. See
-    :func:`flashcore.report.render`."""
-    first, *others = records
-    name = "+".join([first.id, *(r.id.rpartition("-")[2] for r in others)])
-    folder = Path(target.folder or Path(of_project("reports")) / name)
+    """Writes the pages of a run; returns their paths, the entry page first. See :func:`flashcore.report.render`."""
+    folder = Path(target.folder or Path(of_project("reports")) / record.id)
     return report.render(
-        first,
+        record,
         folder,
         single_file=target.single_file,
         require=require,
         today=today(),
         baseline=baseline,
         against=against,
-        others=others,
         pages=[make for _, make in plugins.objects("pages")],
         sections=plugins.objects("sections"),
     )

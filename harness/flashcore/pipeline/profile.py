@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,24 +9,24 @@ from flashcore.measure.context import Say
 from flashcore.measure.settings import Settings
 from flashcore.model.record import Record
 from flashcore.pipeline import pages
-from flashcore.pipeline.judging import Judged, Rules, judge_records
-from flashcore.pipeline.run import Run, runs
+from flashcore.pipeline.judging import Judged, Rules, judge_record
+from flashcore.pipeline.run import Run, record_run
 from flashcore.records import lookup
 
 
 @dataclass(frozen=True, slots=True)
 class Profiled:
-    """The runs of one command, one per GPU model, with their judgement and report.
+    """A command's run, with its judgement and report.
 
     Args:
-        previous: for each run, the last earlier one on the same GPU model; empty unless the user selects variants.
+        previous: the last earlier run on the same GPU model; ``None`` unless the user selects variants.
         pages: the report's pages, the entry page first.
     """
 
-    runs: Sequence[Run]
-    previous: Sequence[Record | None]
+    run: Run
+    previous: Record | None
     judged: Judged
-    pages: Sequence[Path]
+    pages: list[Path]
 
 
 def profile(settings: Settings, rules: Rules, target: pages.Target, say: Say, *, resume: bool = False) -> Profiled:
@@ -36,15 +35,12 @@ def profile(settings: Settings, rules: Rules, target: pages.Target, say: Say, *,
     Raises:
         FlashcoreError: see the parts; earlier results are kept.
     """
-    done = runs(settings, say, resume=resume)
-    chosen = done[0].settings
-    previous: list[Record | None] = []
-    for record in (run.record for run in done if chosen.variants):
-        earlier = lookup.measured_runs(Path(settings.profiles), record.suite.name, before=record.id)
-        previous.append(next((r for r in earlier if r.gpu == record.gpu), None))
-    judged = judge_records(
-        replace(rules, variants=chosen.variants, shapes=chosen.shapes, archs=chosen.archs), [run.record for run in done]
-    )
-    files = pages.write(target, judged.records, require=rules.require, baseline=judged.baseline)
+    done = record_run(settings, say, resume=resume)
+    chosen, record = done.settings, done.record
+    earlier = lookup.measured_runs(Path(settings.profiles), record.suite.name, before=record.id)
+    previous = next((r for r in earlier if r.gpu == record.gpu), None) if chosen.variants else None
+    rules = replace(rules, variants=chosen.variants, shapes=chosen.shapes, archs=chosen.archs)
+    judged = judge_record(rules, record)
+    files = pages.write(target, judged.record, require=rules.require, baseline=judged.baseline)
     say(f"report: {len(files)} pages in {files[0].parent}")
     return Profiled(done, previous, judged, files)

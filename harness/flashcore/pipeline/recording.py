@@ -13,8 +13,7 @@ from flashcore.measure.formulas import formula_facts
 from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.environment import of_this_machine
 from flashcore.measure.settings import Settings
-from flashcore.model.progress import prefixed
-from flashcore.model.record import Built, Fact, Measured, Origin, Record, Roof
+from flashcore.model.record import Built, Fact, Measured, Record, Roof
 from flashcore.pipeline.opening import open_recordable
 from flashcore.records import assemble, store
 
@@ -50,7 +49,6 @@ def joined(context: Context, run_id: str, outcome: Outcome, recorded: Iterable[R
         outcome.formulas,
         outcome.built,
         outcome.measured,
-        settings.recording,
     )
     record = clocks.agreed(assemble.record_of(run_id, findings, recorded, outcome.roofs))
     if settings.records and not (record.joined or record.stale):
@@ -64,36 +62,6 @@ def joined(context: Context, run_id: str, outcome: Outcome, recorded: Iterable[R
 
 def present(settings: Settings, say: Say) -> Record:
     """The record of the present sources, joined with measured facts that are still fresh; nothing is stored."""
-    context, outcome = _compiled(settings, say)
-    return joined(context, store.new_id(), outcome, recorded_before(context, None))
-
-
-def each_present(settings: Settings, say: Say) -> list[Record]:
-    """Like :func:`present`, but if one command recorded runs on several GPU models, one record for each of them whose
-    arch is selected."""
-    context, outcome = _compiled(settings, say)
-    run_id = store.new_id()
-    gpu = context.gpu.name if context.gpu else None
-    found = assemble.each_to_join(settings.places, context.suite.name, gpu) if settings.join else []
-    each = [*found[:1], *(runs for runs in found[1:] if runs[0].gpu_arch in context.suite.archs)]
-    if len(each) < 2:
-        return [joined(context, run_id, outcome, each[0][1] if each else ())]
-    return [_of_gpu(*runs, context, run_id, outcome) for runs in each]
-
-
-def _compiled(settings: Settings, say: Say) -> tuple[Context, Outcome]:
     context = replace(open_recordable(settings), say=say)
     built = compile_all(context)
-    return context, Outcome(formula_facts(context), built)
-
-
-def _of_gpu(newest: Record, recorded: Iterable[Record], context: Context, run_id: str, outcome: Outcome) -> Record:
-    """The present sources, joined with the runs of one of several GPU models."""
-    name, say = newest.gpu or "", context.say
-    if context.gpu is None or context.gpu.name != name:
-        context = replace(context, gpu=None, gpu_arch=None)
-    context = replace(context, say=lambda text: say(prefixed(f"{name}: ", text)))
-    record = joined(context, run_id, outcome, recorded)
-    if record.gpu is None:  # nothing is fresh, but the missing facts are still this GPU's
-        record = replace(record, joined=(Origin(newest.id, name, newest.gpu_arch or "", "nothing"),))
-    return record
+    return joined(context, store.new_id(), Outcome(formula_facts(context), built), recorded_before(context, None))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from importlib.resources.abc import Traversable
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from flashcore.errors import UsageError
@@ -13,7 +12,6 @@ from flashcore.measure.context import Say
 from flashcore.measure.settings import Settings
 from flashcore.model.files import PARTIAL, write_atomically
 from flashcore.records import lookup
-from flashcore.suites.load import load
 
 _FILE = "settings.json"
 
@@ -52,47 +50,18 @@ def require_same(folder: Path, closures: Mapping[str, str], gpu: str) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Unfinished:
-    """The runs of an interrupted command.
-
-    Args:
-        folder: the folder of the run to continue.
-        settings: the settings that run began with, except for newly selected GPUs.
-        ended: its complete runs.
-        not_begun: the settings of the runs to record after it.
-    """
-
-    folder: Path
-    settings: Settings
-    ended: Sequence[Traversable] = ()
-    not_begun: Sequence[Settings] = ()
-
-
-def unfinished(settings: Settings, say: Say) -> Unfinished:
-    """The newest unfinished run of this suite. If its command records several runs and the user selects no other GPUs,
-    also these runs.
+def unfinished(settings: Settings, say: Say) -> tuple[Path, Settings]:
+    """The folder of the newest unfinished run of this suite, and the settings that it began with, but for newly
+    selected GPUs: the run's may be gone.
 
     Raises:
         UsageError: there is no unfinished run.
     """
     folder, began = _newest(settings)
-    several = began.gpus in began.kinds
-    rest = began.kinds[began.kinds.index(began.gpus) + 1 :] if several else ()
-    ended: list[Traversable] = []
-    resumed = began
-    if settings.chooses_gpus:  # the run's original GPUs may be gone
-        resumed = replace(began, gpus=settings.gpus, executor=settings.executor)
-        if rest:
-            say(f"resume: only the unfinished run; not begun: {'; '.join(f'--gpus {gpus}' for gpus in rest)}")
-            rest = ()
-    elif several:
-        recorded = lookup.recorded_with(Path(began.profiles), load(began.suite).name, {began.recording})
-        for run, gpu in reversed(recorded):
-            say(f"resume: {run.name} on {gpu} is complete")
-            ended.append(run)
+    if settings.chooses_gpus:
+        began = replace(began, gpus=settings.gpus, executor=settings.executor)
     say(f"resume: {folder.name.removesuffix(PARTIAL)}, begun as: {began.command}")
-    return Unfinished(folder, resumed, ended, [replace(began, gpus=gpus) for gpus in rest])
+    return folder, began
 
 
 def _newest(settings: Settings) -> tuple[Path, Settings]:

@@ -37,7 +37,7 @@ from flashcore.model.files import PARTIAL
 from flashcore.model.progress import prefixed
 from flashcore.model.record import Measured, Record, Roof, StageNote
 from flashcore.pipeline import resume as resuming
-from flashcore.pipeline.opening import each_kind, executor_of, open_context, open_recordable
+from flashcore.pipeline.opening import executor_of, open_context, open_recordable
 from flashcore.pipeline.recording import Outcome, joined, recorded_before
 from flashcore.records import assemble, lookup, store
 from flashcore.suites.find import roofs_suite
@@ -66,20 +66,20 @@ class Run:
 class Elsewhere(Protocol):
     """An executor that records whole runs, including builds."""
 
-    def runs(self, settings: Settings, say: Say, *, resume: bool = False, needed: bool = False) -> list[Run]:
-        """See :func:`runs`. The runs' folders are on this machine."""
+    def record_run(self, settings: Settings, say: Say, *, resume: bool = False, needed: bool = False) -> Run:
+        """See :func:`record_run`. The run's folder is on this machine."""
         ...
 
 
-def runs(
+def record_run(
     settings: Settings,
     say: Say,
     *,
     resume: bool = False,
     needed: bool = False,
     changed: Callable[[Context], Context] | None = None,
-) -> list[Run]:
-    """Records a run on each requested GPU model, in order.
+) -> Run:
+    """Records a run.
 
     Args:
         resume: continue the newest unfinished run of this suite; see :func:`flashcore.pipeline.resume.unfinished`.
@@ -87,27 +87,17 @@ def runs(
         changed: makes an opened context that of the run, which then is of this host.
 
     Raises:
-        FlashcoreError: see :func:`run`; runs completed before are recorded.
+        FlashcoreError: see :func:`run`.
     """
     executor = executor_of(settings)
     if isinstance(executor, Elsewhere) and not changed:
-        return executor.runs(settings, say, resume=resume, needed=needed)
-
-    def opened(one: Settings, needs_gpu: bool) -> Context:
-        context = open_recordable(one, say, needs_gpu=needs_gpu)
-        context = replace(context, options=replace(context.options, nice=_NICE))
-        return changed(context) if changed else context
-
-    if not resume:
-        contexts = [opened(one, needed) for one in each_kind(settings, say)]
-        return [run(context) for context in contexts]
-    unfinished = resuming.unfinished(settings, say)
-    results = [Run(store.read(path), Path(str(path)), unfinished.settings) for path in unfinished.ended]
-    results.append(run(opened(unfinished.settings, needed), unfinished.folder))
-    for one in unfinished.not_begun:
-        say(f"resume: --gpus {one.gpus}: a separate run, which had not begun")
-        results.append(run(opened(one, False)))
-    return results
+        return executor.record_run(settings, say, resume=resume, needed=needed)
+    folder = None
+    if resume:
+        folder, settings = resuming.unfinished(settings, say)
+    context = open_recordable(settings, say, needs_gpu=needed)
+    context = replace(context, options=replace(context.options, nice=_NICE))
+    return run(changed(context) if changed else context, folder)
 
 
 def run(context: Context, resumed: Path | None = None) -> Run:

@@ -33,7 +33,6 @@ class Findings:
     formulas: Sequence[Fact]
     built: Built
     measured: Measured
-    recording: str = ""
 
 
 def record_of(
@@ -102,7 +101,6 @@ def record_of(
         listings=Lazy(lambda: chain.from_iterable(listings)),
         roofs=next((r.roofs for r in read if r.roofs), ()) if roofs is None else roofs,
         gpus=measured.gpus,
-        recording=findings.recording,
         reads=freshness.merged(reads),
     )
 
@@ -116,21 +114,6 @@ def _with_base(fact: Fact, recorded: Sequence[Record]) -> Fact:
             case Fact(detail=Decided(missed=(), code_has=before)):
                 return replace(fact, detail=replace(fact.detail, before=before))
     return fact
-
-
-def each_to_join(places: Places, suite: str, gpu: str | None) -> list[tuple[Record, Iterable[Record]]]:
-    """The newest and all runs of :func:`to_join`; also of each other GPU that the same command recorded, since all
-    variants were timed. Empty if there are none."""
-    runs, newest = to_join(places, suite, gpu), list[Record]()
-    for run in islice(runs, _NEWEST):
-        newest.append(run)
-        measured = {(o.variant, o.stage) for o in run.outcomes if not o.origin}
-        if measured >= {(name, "bench") for name in run.suite.variants}:
-            break
-    recordings = lookup.recorded_with(places, suite, {run.recording for run in newest} - {""})
-    others = dict.fromkeys(name for _, name in recordings if name != newest[0].gpu)
-    each = [chain(newest, runs), *(to_join(places, suite, other) for other in others)]
-    return [(first, chain([first], rest)) for rest in each for first in islice(rest, 1)]
 
 
 def to_join(places: Places, suite: str, gpu: str | None, *, before: str | None = None) -> Iterator[Record]:

@@ -6,7 +6,6 @@ import fnmatch
 import json
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -196,18 +195,6 @@ def is_readable(run: Record) -> bool:
 def warn_skipped(run: str, error: Exception) -> None:
     """Warns that a damaged run is skipped, so that it does not block a new one."""
     print(f"flashcore: skipped run {run}: {error}", file=sys.stderr)
-
-
-def recorded_with(places: Places, suite: str, recordings: Collection[str]) -> list[tuple[Traversable, str]]:
-    """The measured runs of this suite whose :attr:`Record.recording` is one of these, newest first, with their GPUs'
-    names."""
-    folders = []
-    for folder in all_runs(places) if recordings else ():
-        with suppress(*_DAMAGED):
-            header = _measured(folder, suite)
-            if header is not None and header.get("recording", "") in recordings:
-                folders.append((folder, str(header["environment"]["gpu"])))
-    return folders
 
 
 def _measured(folder: Traversable, suite: str) -> dict[str, Any] | None:

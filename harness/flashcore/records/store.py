@@ -56,7 +56,7 @@ LISTINGS = "listings.json.gz"
 SUMS = "SHA256SUMS"
 _SEPARATE = ("facts", "samples", "listings")  # stored in separate files
 #: Header fields newer than the schema version, with their defaults: omitted if empty.
-_LATER: Mapping[str, Any] = {"gpus": (), "recording": "", "reads": {}}
+_LATER: Mapping[str, Any] = {"gpus": (), "reads": {}}
 _CLOCK_SKEW = datetime.timedelta(days=1)
 _LOCK = "going.lock"
 _MOST_UNPACKED = 1 << 29  # bytes of facts or listings; the largest published run has 13 MB
@@ -207,6 +207,7 @@ def opened(folder: Traversable) -> Record:
             hint = "update flashcore" if newer else "record the run again"
         raise RecordError(f"{path}: expected schema version {SCHEMA_VERSION}, found {actual}\n  hint: {hint}")
     created = header.pop("created", None)
+    header.pop("recording", None)  # of runs that one command once recorded on several GPU models
     from pydantic import ValidationError  # slow: a quarter of the start-up time of commands that read no run
 
     try:

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,6 @@ from markupsafe import Markup, escape
 
 from flashcore import __version__
 from flashcore.errors import UsageError
-from flashcore.gate.together import together
 from flashcore.gate.wording import sentence, summary
 from flashcore.model.catalogue import FACTS
 from flashcore.model.files import make_folder, replace_folder, write_atomically
@@ -32,7 +32,6 @@ from flashcore.model.suite import Tier, Variant
 from flashcore.model.text import significant, visible
 from flashcore.report import (
     cells,
-    chips_page,
     guardrail_page,
     overview_page,
     roofline_page,
@@ -68,7 +67,6 @@ def render(
     today: date | None = None,
     baseline: Baseline | None = None,
     against: Record | None = None,
-    others: Sequence[Record] = (),
     pages: Sequence[Callable[[Book], Page[Any] | None]] = (),
     sections: Sections = (),
 ) -> list[Path]:
@@ -81,75 +79,58 @@ def render(
         single_file: one ``index.html`` with all pages, for mailing.
         require, today, baseline: as in :func:`flashcore.gate.judge.judge`.
         against: another record, for the page *Compare*.
-        others: runs of the same suite on other chips. With them the first page has a column per chip, and each run's
-            report is in a subfolder named by its chip.
         pages: plugins' pages: each function makes a page, or ``None`` if the record has nothing for it.
         sections: plugins' sections.
 
     Raises:
-        UsageError: ``folder`` contains something that is not a report, or two of the runs are on the same chip.
+        UsageError: ``folder`` contains something that is not a report.
     """
     folder = folder.resolve()
     _check_replaceable(folder)
-    records = [record, *others]
-    books = [Book(r, require, today, baseline, against) for r in records]
-    judgement = together(records, [book.judgement for book in books])
-    folders = [f"{name}/" for name in chips_page.folders(judgement.chips)] or [""]
-    parts, reports = [], []
-    for book, place, chip in zip(books, folders, judgement.chips or [""], strict=True):
-        overview, roofline = overview_page.page(book), roofline_page.page(book)
-        every: list[Page[Any]] = [overview]
-        every += [roofline] if roofline.view.known else []
-        every += [guardrail_page.page(book)] if book.judgement.verdicts else []
-        every += [replace(page, in_menu=page.name != INDEX) for make in pages if (page := make(book)) is not None]
-        every = [*{page.name: page for page in every}.values()]  # a plugin's page replaces the page of the same name
-        every += [variant_page.page(book, v) for v in book.record.suite.variants.values()]
-        gate, line = gate_badge(book.judgement, GUARDRAILS * bool(book.judgement.verdicts)), origin_line(book.record)
-        parts.append(_Part(book, every, single_file, gate, line, place, chip, sections=sections))
-        reports.append(chips_page.ChipReport(chip, place, book, overview.view, roofline.view))
-    if others:
-        page = chips_page.page(reports, judgement)
-        links = ((INDEX, "Chips"), *((report.folder + INDEX, report.name) for report in reports))
-        runs_of = "; ".join(f"run {r.id} ({chip})" for chip, r in zip(judgement.chips, records, strict=True))
-        gate, line = gate_badge(judgement, INDEX), f"Of {runs_of}."
-        parts.insert(0, _Part(books[0], [page], single_file, gate, line, menu=links))
-    files = _files(parts)
+    book = Book(record, require, today, baseline, against)
+    roofline = roofline_page.page(book)
+    every: list[Page[Any]] = [overview_page.page(book)]
+    every += [roofline] if roofline.view.known else []
+    every += [guardrail_page.page(book)] if book.judgement.verdicts else []
+    every += [replace(page, in_menu=page.name != INDEX) for make in pages if (page := make(book)) is not None]
+    every = [*{page.name: page for page in every}.values()]  # a plugin's page replaces the page of the same name
+    every += [variant_page.page(book, v) for v in record.suite.variants.values()]
+    files = _files(_Shell(book, every, single_file, sections))
     replace_folder(folder, {**files, MARKER: "\n".join(sorted(files)) + "\n"})
     return [folder / name for name in files if name.endswith(".html")]
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The pages of one record, or the page about several records, with their frame.
-
-    With several records, ``folder`` is the subfolder of this record's pages and ``chip`` its chip's name.
-    """
+@dataclass(frozen=True)
+class _Shell:
+    """The pages of a record, with their frame."""
 
     book: Book
     pages: Sequence[Page[Any]]
     single: bool
-    gate: Cell
-    line: str
-    folder: str = ""
-    chip: str = ""
-    menu: Sequence[tuple[str, str]] = ()
     sections: Sections = ()
+
+    @cached_property
+    def gate(self) -> Cell:
+        return gate_badge(self.book.judgement, GUARDRAILS * bool(self.book.judgement.verdicts))
+
+    @cached_property
+    def line(self) -> str:
+        return origin_line(self.book.record)
 
     @property
     def navigation(self) -> Sequence[tuple[str, str]]:
         """(name, label) of each page in the header."""
-        return self.menu or [(p.name, p.title) for p in self.pages if p.in_menu or p.name in _CORE]
+        return [(p.name, p.title) for p in self.pages if p.in_menu or p.name in _CORE]
 
     @property
     def variants(self) -> Mapping[str, Variant]:
         """The variants in the menu."""
-        return {} if self.menu else self.book.record.suite.variants
+        return self.book.record.suite.variants
 
     def html(self, template: str, page: Page[Any], **variables: Any) -> Markup:
-        """Renders a template with the variables of all pages; ``root`` is the relative path to the report's folder."""
-        root = "../" * (self.folder + page.name).count("/")
+        """Renders a template with the variables of all pages; ``up`` is the relative path to the report's folder."""
         return Markup(
-            environment(self.single, self.folder)
+            environment(self.single)
             .get_template(template)
             .render(
                 shell=self,
@@ -158,8 +139,7 @@ class _Part:
                 record=self.book.record,
                 single=self.single,
                 menu=dict(self.navigation),
-                root=root,
-                up=root + self.folder,
+                up="../" * page.name.count("/"),
                 **variables,
             )
         )
@@ -176,66 +156,62 @@ class _Body:
     packed: str = ""
 
 
-def _files(parts: Sequence[_Part]) -> dict[str, str]:
+def _files(shell: _Shell) -> dict[str, str]:
     """The report's files by name, the first page first."""
-    every = [(part, page) for part in parts for page in part.pages]
-    bodies = _bodies(every)
-    part, first = every[0]
-    if part.single:
+    bodies = _bodies(shell)
+    first = shell.pages[0]
+    if shell.single:
         scripts = [_inline(static(script)) for script in _scripts(bodies).values()]
         packed = [replace(body, html="", packed=_packed(body.html)) for body in bodies[1:]]
         sections = [bodies[0], *packed]
         inlined = {"style": static("style.css"), "scripts": scripts, "policy": policy(*scripts)}
-        return {"index.html": part.html("page.html.j2", first, sections=sections, **inlined)}
+        return {"index.html": shell.html("page.html.j2", first, sections=sections, **inlined)}
     of_files = _policy("'self'")
     files: dict[str, str] = {
-        f"{part.folder}{page.name}.html": part.html(
+        f"{page.name}.html": shell.html(
             "page.html.j2", page, scripts=_scripts([body]), sections=[body], policy=of_files
         )
-        for (part, page), body in zip(every, bodies, strict=True)
+        for page, body in zip(shell.pages, bodies, strict=True)
     }
     assets = {"style.css": "style.css", **_scripts(bodies)}
     files |= {f"assets/{name}": static(path) for name, path in assets.items()}
-    for part in parts:
-        menu = [[v.name, v.is_reference] for v in part.variants.values()]
-        files[f"{part.folder}assets/variants.js"] = f"window.variants = {json.dumps(menu)};\n{_HIDE}"
+    menu = [[v.name, v.is_reference] for v in shell.variants.values()]
+    files["assets/variants.js"] = f"window.variants = {json.dumps(menu)};\n{_HIDE}"
     return files
 
 
-#: The pages that a forked process renders.
-_pages: list[tuple[_Part, Page[Any]]] = []
+#: The shell whose pages a forked process renders.
+_forked: list[_Shell] = []
 
 
-def _bodies(pages: Sequence[tuple[_Part, Page[Any]]]) -> list[_Body]:
+def _bodies(shell: _Shell) -> list[_Body]:
     """The pages without their frames; if there are many, from forked processes, which share this one's data."""
-    if len(pages) <= 20 or sys.platform != "linux":
-        return [_body(*page) for page in pages]
-    for part, _ in pages:
-        list(part.book.record.listings)  # read once, not by each process
+    if len(shell.pages) <= 20 or sys.platform != "linux":
+        return [_body(shell, page) for page in shell.pages]
+    list(shell.book.record.listings)  # read once, not by each process
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    with ProcessPoolExecutor(os.cpu_count(), get_context("fork"), _pages.extend, (pages,)) as processes:
-        return [*processes.map(_body_at, range(len(pages)))]
+    with ProcessPoolExecutor(os.cpu_count(), get_context("fork"), _forked.append, (shell,)) as processes:
+        return [*processes.map(_body_at, range(len(shell.pages)))]
 
 
 def _body_at(index: int) -> _Body:
-    return _body(*_pages[index])
+    (shell,) = _forked
+    return _body(shell, shell.pages[index])
 
 
-def _body(part: _Part, page: Page[Any]) -> _Body:
-    anchor = (part.folder * part.single + page.name).replace("/", "-")
+def _body(shell: _Shell, page: Page[Any]) -> _Body:
+    anchor = page.name.replace("/", "-")
     variables = page.view if isinstance(page.view, Mapping) else {"view": page.view}
-    html = part.html(page.template, page, anchor=anchor, **variables)
-    html += Markup().join(section(part.book) for name, section in part.sections if name == page.name)
-    if part.chip and part.single:  # the header's menu only links the chips
-        html = part.html("chip.html.j2", page) + html
+    html = shell.html(page.template, page, anchor=anchor, **variables)
+    html += Markup().join(section(shell.book) for name, section in shell.sections if name == page.name)
     return _Body(anchor, page.title, html, page.scripts)
 
 
 @functools.lru_cache(maxsize=8)
-def environment(single_file: bool, prefix: str = "") -> Environment:
-    """The templates, with the functions they call. In a single file the pages' anchors begin with ``prefix``."""
+def environment(single_file: bool) -> Environment:
+    """The templates, with the functions they call."""
     from jinja2 import (
         ChoiceLoader,
         Environment,
@@ -270,7 +246,7 @@ def environment(single_file: bool, prefix: str = "") -> Environment:
     def href(target: str, up: str) -> str:
         """The address of a page, with its query (``guardrails?variant=x``), which scripts read."""
         name, _, query = target.partition("?")
-        page = f"#{(prefix + name).replace('/', '-')}" if single_file else f"{up}{name}.html"
+        page = f"#{name.replace('/', '-')}" if single_file else f"{up}{name}.html"
         return page + (f"?{query}" if query else "")
 
     templates.globals.update(

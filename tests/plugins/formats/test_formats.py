@@ -15,7 +15,7 @@ from flashcore.cli import gate
 from flashcore.errors import Exit
 from flashcore.model.record import Record
 from flashcore.pipeline import plugins
-from flashcore.pipeline.judging import Rules, judge_records
+from flashcore.pipeline.judging import Rules, judge_record
 from flashcore.plugins.formats import github
 from tests import factory
 from tests.gate.test_formats import KINDS, TODAY, example, judged, places, suite, troubled
@@ -209,7 +209,7 @@ def test_one_call_writes_annotations_their_summary_and_a_file(
     summary, sarif = tmp_path / "summary.md", tmp_path / "out" / "gate.sarif"
     summary.write_text("before\n")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
-    result = judge_records(Rules(compare=False, day=TODAY), [troubled(tmp_path)])
+    result = judge_record(Rules(compare=False, day=TODAY), troubled(tmp_path))
     gate.show(result, [("github", None), ("sarif", str(sarif))])
     assert json.loads(sarif.read_text())["version"] == "2.1.0"
     assert summary.read_text().startswith("before\n## ❌ flashcore gate")

@@ -24,7 +24,7 @@ from flashcore.measure.machine import python_process
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.journal import has_ended
 from flashcore.model.record import Record
-from flashcore.pipeline.run import runs
+from flashcore.pipeline.run import record_run
 from flashcore.plugins.ssh.agent import unpack
 from flashcore.records import store
 from tests.plugins.ssh.conftest import Box, until
@@ -76,27 +76,27 @@ def test_a_run_there_equals_one_here_and_the_next_sends_and_compiles_only_what_c
     box: Box, settings: Settings, compiler: object
 ) -> None:
     messages: list[str] = []
-    (there,) = runs(settings, messages.append)
+    there = record_run(settings, messages.append)
     assert there.folder == Path("profiles", there.record.id)
     assert values(store.read(there.folder)) == values(there.record)
-    (here,) = runs(replace(settings, executor="", profiles="here"), silent)
+    here = record_run(replace(settings, executor="", profiles="here"), silent)
     assert values(there.record) == values(here.record) and values(here.record)
     assert there.record.suite == here.record.suite
     assert {p.stat().st_mode & 0o77 for p in (box.cache, box.folder)} == {0} and not Path("made").exists()
 
     compiled = files(box.folder / "build")
-    (again,) = runs(settings, messages.append)
+    again = record_run(settings, messages.append)
     assert any("sending 0 of " in line for line in messages) and files(box.folder / "build") == compiled != {}
     assert values(again.record) == values(there.record)
 
     Path("suite/new.cuh").touch()
     with Path("suite/scale.cu").open("a") as source:
         source.write("// the end\n")
-    runs(settings, messages.append)
+    record_run(settings, messages.append)
     assert any("sending 2 of " in line for line in messages)
     assert len(files(box.folder / "build")) == 2 * len(compiled)
     Path("suite/new.cuh").unlink()
-    runs(settings, messages.append)
+    record_run(settings, messages.append)
     sources = box.folder / "sources" / Path("suite").resolve().relative_to("/")
     assert {p.name for p in sources.iterdir()} == {p.name for p in Path("suite").iterdir()} - {"__pycache__"}
 
@@ -115,7 +115,7 @@ def test_a_broken_connection_is_made_again(box: Box, settings: Settings, held_ru
 
     thread = threading.Thread(target=cut)
     thread.start()
-    (run,) = runs(settings, messages.append)
+    run = record_run(settings, messages.append)
     thread.join()
     assert run.record.facts and sum("connecting again" in line for line in messages) == 2
     assert len({line for line in messages if "record: " in line}) == 1 == len(list((box.folder / "profiles").iterdir()))
@@ -152,12 +152,12 @@ def test_the_run_of_a_killed_command_goes_on_and_can_be_joined(
     with command(settings):
         held_run.await_start()
     with pytest.raises(FlashcoreError, match="found one\n  hint: join it with --resume"):
-        runs(settings, silent)
+        record_run(settings, silent)
     header = Path("suite/include/scale.cuh")
     before = header.read_bytes()
     header.write_bytes(before + b"// another\n")
     with pytest.raises(FlashcoreError, match="expected the sources that the run there began with"):
-        runs(settings, silent, resume=True)
+        record_run(settings, silent, resume=True)
     header.write_bytes(before)
     held_run.go_on()
     with command(settings, "--resume") as started:
@@ -167,7 +167,7 @@ def test_the_run_of_a_killed_command_goes_on_and_can_be_joined(
     assert os.listdir("profiles") == [run.name] and f"run:    profiles/{run.name}\n" in output
     assert Path("reports", run.name, "index.html").is_file()
     with pytest.raises(FlashcoreError, match="expected an unfinished run"):
-        runs(settings, silent, resume=True)
+        record_run(settings, silent, resume=True)
 
 
 @pytest.mark.slow
@@ -179,7 +179,7 @@ def test_a_run_that_is_killed_there_is_named(box: Box, settings: Settings, held_
     thread = threading.Thread(target=kill)
     thread.start()
     with pytest.raises(FlashcoreError, match=r"expected a run, found its end: .*\n  hint: .* --resume") as ended:
-        runs(settings, silent)
+        record_run(settings, silent)
     thread.join()
     assert ended.value.exit_code == Exit.INCAPABLE
 
@@ -199,9 +199,9 @@ def test_whatever_its_size_an_archive_is_read_to_its_end(blocks: int, tmp_path: 
 
 def test_errors_there_are_those_of_the_command(settings: Settings) -> None:
     with pytest.raises(FlashcoreError, match="box: --shape none: expected one of") as wrong:
-        runs(replace(settings, shapes=("none",)), silent)
+        record_run(replace(settings, shapes=("none",)), silent)
     with pytest.raises(FlashcoreError, match="box: no GPU on this machine\n  hint: ") as lacking:
-        runs(settings, silent, needed=True)
+        record_run(settings, silent, needed=True)
     assert (wrong.value.exit_code, lacking.value.exit_code) == (Exit.USAGE, Exit.INCAPABLE)
 
 
@@ -213,25 +213,25 @@ def test_what_a_shell_prints_is_skipped_and_what_is_missing_is_named(settings: S
     noisy.write_text(f'#!/bin/sh\necho Welcome\nexec "{folder}/bare/bin/python" "$@"\n')
     noisy.chmod(0o755)
     with pytest.raises(FlashcoreError, match=r"(?s)found no package \w+\n  hint: .*/bare/bin/python there"):
-        runs(replace(settings, executor=f"host=box:{noisy}"), silent)
+        record_run(replace(settings, executor=f"host=box:{noisy}"), silent)
     with pytest.raises(
         CapabilityError,
         match=r"(?s)expected a connection with Python there, found: .*no/python.*hint: ssh .* --version",
     ):
-        runs(replace(settings, executor="host=box:no/python"), silent)
+        record_run(replace(settings, executor="host=box:no/python"), silent)
 
 
 @pytest.mark.parametrize("address", ["-oProxyCommand=touch made", "", "box:-c", "a b"])
 def test_an_address_is_no_option(address: str, settings: Settings) -> None:
     with pytest.raises(UsageError, match=r"expected \[user@\]host\[:python\]"):
-        runs(replace(settings, executor=f"host={address}"), silent)
+        record_run(replace(settings, executor=f"host={address}"), silent)
 
 
 def test_a_host_that_does_not_answer_is_named(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         CapabilityError, match=r"(?s)nowhere.invalid: expected a connection with Python there, found: .*hint: ssh "
     ):
-        runs(replace(settings, executor="host=nowhere.invalid"), silent)
+        record_run(replace(settings, executor="host=nowhere.invalid"), silent)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(CapabilityError, match="no ssh found"):
-        runs(settings, silent)
+        record_run(settings, silent)

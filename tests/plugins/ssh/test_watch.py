@@ -18,7 +18,7 @@ from flashcore.measure.context import silent
 from flashcore.measure.machine import toolchain
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.journal import has_ended
-from flashcore.pipeline.run import runs
+from flashcore.pipeline.run import record_run
 from tests.conftest import skip_without
 from tests.plugins.ssh.conftest import Box
 from tests.plugins.watch.test_command import PATIENCE, Watched, answers
@@ -116,7 +116,7 @@ def test_one_session_takes_the_place_of_another_whose_connection_was_lost(
     frozen = int(box.link.read_text())
     monkeypatch.chdir(second.folder)
     with pytest.raises(FlashcoreError, match="found one\n  hint: end its `flashcore watch --host`"):
-        runs(Settings("suite", variants=("plain",), executor=box.executor), silent)
+        record_run(Settings("suite", variants=("plain",), executor=box.executor), silent)
     first = json.loads((box.folder / "job.json").read_bytes())["pid"]
     os.kill(frozen, signal.SIGSTOP)
     try:

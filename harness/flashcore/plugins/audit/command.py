@@ -20,7 +20,7 @@ from flashcore.errors import Exit, ManifestError, worst
 from flashcore.gate import baseline, formats
 from flashcore.model.cause_text import text
 from flashcore.model.record import Record
-from flashcore.pipeline.judging import Rules, judge_records
+from flashcore.pipeline.judging import Rules, judge_record
 from flashcore.plugins.audit import kernels, limits, rows, sass, sources
 from flashcore.plugins.audit.inventory import Inventory, inventory
 from flashcore.plugins.audit.record import NAME, gpus_of, record_of
@@ -130,7 +130,7 @@ def run(arguments: argparse.Namespace) -> int:
         print("\n".join([*_remarks(record, content), *map(shlex.join, commands)]))
     code = Exit.OK if content.kernels else Exit.UNMEASURED
     if suite.budgets or path or more or arguments.format:
-        judged = judge_records(Rules(compare=bool(path), baseline=path, more=more), [record])
+        judged = judge_record(Rules(compare=bool(path), baseline=path, more=more), record)
         gate.show(judged, outputs, renderers=renderers)
         code = judged.judgement.exit_code
     if arguments.save_baseline:

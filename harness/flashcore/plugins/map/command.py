@@ -42,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Shows recorded points, or times them, and records a run for each GPU model. To resume continues the newest
-    unfinished run, with its settings; its answers for other points are left out."""
+    """Shows recorded points, or times them, and records a run. To resume continues the newest unfinished
+    run, with its settings; its answers for other points are left out."""
     if arguments.points is not None:
         settings = options.settings(arguments, upto="bench", join=False)
         suite = mapped(load(settings.suite), arguments.name, arguments.points, arguments.seed)
@@ -58,25 +58,21 @@ def run(arguments: argparse.Namespace) -> int:
             resident=python_process.child("flashcore.plugins.map.looks", *table["dispatchers"]),
         )
         with progress.shown(arguments.quiet) as say:
-            runs = pipeline.runs(settings, say, resume=arguments.resume, needed=True, changed=of_map)
-            records = [one.record for one in runs]
+            record = pipeline.record_run(settings, say, resume=arguments.resume, needed=True, changed=of_map).record
     elif arguments.name or arguments.resume or arguments.seed is not None:
         raise UsageError("--map, --seed, --resume: expected --points, found none\n  hint: --points N times N points")
     else:
-        records = [options.recorded(arguments)]
-    statuses = set[str]()
-    for regions in map(Regions, records):
-        if arguments.dispatch:
-            print(dispatcher(regions))
-            continue
-        print(f"map {regions.name} on {regions.record.gpu}: run {regions.record.id}")
-        for title, heads, rows in regions.tables:
-            print(f"\n{title}\n{grid(heads, rows)}")
-        for verdict in regions.verdicts:
-            print(f"\n{verdict.status}: {sentence(verdict)}")
-            statuses.add(verdict.status)
-        if not regions.spots:
-            statuses.add("unmeasured")
+        record = options.recorded(arguments)
+    regions = Regions(record)
+    if arguments.dispatch:
+        print(dispatcher(regions))
+        return Exit.OK
+    print(f"map {regions.name} on {record.gpu}: run {record.id}")
+    for title, heads, rows in regions.tables:
+        print(f"\n{title}\n{grid(heads, rows)}")
+    statuses = {verdict.status for verdict in regions.verdicts}
+    for verdict in regions.verdicts:
+        print(f"\n{verdict.status}: {sentence(verdict)}")
     if "fail" in statuses:
         return Exit.FAILED
-    return Exit.UNMEASURED if "unmeasured" in statuses else Exit.OK
+    return Exit.UNMEASURED if "unmeasured" in statuses or not regions.spots else Exit.OK

@@ -28,8 +28,8 @@ from flashcore.gate.locate import Places
 from flashcore.measure.context import Say
 from flashcore.model import plugin
 from flashcore.model.record import Record
-from flashcore.pipeline.judging import Rules, judge_records
-from flashcore.pipeline.run import runs
+from flashcore.pipeline.judging import Rules, judge_record
+from flashcore.pipeline.run import record_run
 from flashcore.records import lookup, store
 from flashcore.suites.find import suite_folder
 from flashcore.suites.load import load
@@ -105,10 +105,9 @@ class Check(Tool):
         words += options.selecting(self)
         sys.argv[1:] = words  # the run records its command
         settings = options.settings(main.parser(words).parse_args(words), upto=command)
-        records = [run.record for run in runs(settings, say, needed=command != "profile")]
-        each = [{"run": record.id, "gpu": record.gpu} for record in records]
+        record = record_run(settings, say, needed=command != "profile").record
         rules = Rules(**options.selected(self))
-        return {"runs": each, "cases": [row for record in records for row in _outcomes(record)]} | _gate(records, rules)
+        return {"run": record.id, "cases": [*_outcomes(record)]} | _gate(record, rules)
 
 
 class Bench(Check):
@@ -171,7 +170,7 @@ class Audit(Tool):
             | {name: fact.note if fact.value is None else fact.value for name, fact in one.facts.items()}
             for one in audit.kernels.groups(record, self.kernel, each=True)
         ]
-        return {"kernels": rows} | _gate([replace(record, suite=suite)], Rules(compare=False))
+        return {"kernels": rows} | _gate(replace(record, suite=suite), Rules(compare=False))
 
 
 class Judge(Tool):
@@ -188,7 +187,7 @@ class Judge(Tool):
         write = plugin.resolve("flashcore.plugins.judge.verdict:write")
         suite = load(suite_folder(self.suite))
         made = judging.judge_all(suite, [*map(Path, self.candidates)], say)
-        paths = [write(verdict, Path(self.verdicts), None) for _, verdict in made]
+        paths = [write(verdict, Path(self.verdicts)) for _, verdict in made]
         verdicts = [json.loads(path.read_bytes()) for path in paths]
         # Separate lists: a verdict on many shapes is longer than a page.
         parts = {
@@ -213,8 +212,8 @@ def _outcomes(record: Record) -> Iterator[dict[str, Any]]:
             yield {"case": o.case, "mode": record.suite.shapes[o.shape].rank_by, "us": time.value or time.why}
 
 
-def _gate(records: list[Record], rules: Rules) -> dict[str, Any]:
+def _gate(record: Record, rules: Rules) -> dict[str, Any]:
     """The gate's JSON, without the verdicts that pass."""
-    judged = judge_records(rules, records)
-    data: dict[str, Any] = json.loads(as_json(judged.judgement, judged.records[0], Places(judged.records[0], Path())))
+    judged = judge_record(rules, record)
+    data: dict[str, Any] = json.loads(as_json(judged.judgement, judged.record, Places(judged.record, Path())))
     return data | {"verdicts": [verdict for verdict in data["verdicts"] if verdict["status"] != "pass"]}

@@ -53,8 +53,9 @@ class Host:
         """Only whole runs are recorded there."""
         raise UsageError("--host: expected with profile, check, bench or sanitize, found with another command")
 
-    def runs(self, settings: Settings, say: Say, *, resume: bool = False, needed: bool = False) -> list[Run]:
-        """See :func:`flashcore.pipeline.run.runs`. ``resume`` first joins a run that a lost connection left there.
+    def record_run(self, settings: Settings, say: Say, *, resume: bool = False, needed: bool = False) -> Run:
+        """See :func:`flashcore.pipeline.run.record_run`. ``resume`` first joins a run that a lost
+        connection left there.
 
         Raises:
             UsageError: the address is none.
@@ -179,8 +180,8 @@ class Remote:
         error.exit_code = Exit(outcome.get("code", Exit.INCAPABLE))  # type: ignore[call-arg]
         return error
 
-    def recorded(self, ssh: Any) -> list[Run]:
-        """The runs of the job there, brought here."""
+    def recorded(self, ssh: Any) -> Run:
+        """The run of the job there, brought here."""
         outcome: dict[str, Any] = {}
         for number, message in enumerate(self.messages(ssh, self.hashes())):
             outcome |= message
@@ -191,26 +192,21 @@ class Remote:
                 kind, *words = message["say"]
                 self._say(prefixed(f"{self.host}: ", _LINES[kind](*words)))
         profiles = Path(self._settings.profiles)
-        if runs := outcome.get("runs", ()):
+        if run := outcome.get("run"):
             profiles.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=".", dir=profiles) as temporary:
                 agent.unpack(ssh.stdout, Path(temporary))
-                for run in Path(temporary).iterdir():
-                    if not (profiles / run.name).exists():
-                        run.rename(profiles / run.name)
+                for folder in Path(temporary).iterdir():
+                    if not (profiles / folder.name).exists():
+                        folder.rename(profiles / folder.name)
         if "folder" in outcome:  # else the agent has ended, and waits for no receipt
             ssh.stdin.write(b"\n")
-        if not runs:
+        if not run:
             ended = f"expected a run, found its end: {outcome['over']}\n  hint: continue with --resume"
             raise self.failure(outcome, ended)
-        return [
-            Run(
-                store.read(folder := profiles / name),
-                folder,
-                replace(self._settings, variants=tuple(v), shapes=tuple(shapes)),
-            )
-            for name, v, shapes in runs
-        ]
+        name, variants, shapes = run
+        settings = replace(self._settings, variants=tuple(variants), shapes=tuple(shapes))
+        return Run(store.read(profiles / name), profiles / name, settings)
 
 
 def send(to: IO[bytes], names: Iterable[str]) -> None:

@@ -26,7 +26,7 @@ def main(folder: str, requested: str) -> None:
     request = json.loads(requested)
     try:
         from flashcore.measure.settings import Settings
-        from flashcore.pipeline.run import runs
+        from flashcore.pipeline.run import record_run
 
         settings = replace(
             Settings.from_json(request["settings"]), profiles=f"{folder}/profiles", build=f"{folder}/build"
@@ -37,11 +37,10 @@ def main(folder: str, requested: str) -> None:
             sys.stdout = log
             command.run(argparse.Namespace(**vars(settings), format="jsonl", serve=None))
             return
-        done = runs(settings, say, resume=request["resume"], needed=request["needed"])
+        run = record_run(settings, say, resume=request["resume"], needed=request["needed"])
         with tarfile.open(f"{folder}/runs.tar", "w") as archive:
-            for run in done:
-                archive.add(run.folder, run.folder.name)
-        put(runs=[(run.folder.name, run.settings.variants, run.settings.shapes) for run in done])
+            archive.add(run.folder, run.folder.name)
+        put(run=(run.folder.name, run.settings.variants, run.settings.shapes))
     except FlashcoreError as error:
         put(error=str(error), code=error.exit_code)
     except ModuleNotFoundError as error:
