@@ -135,27 +135,6 @@ def test_a_date_in_the_future_is_refused_and_is_not_the_newest(run: Path, capsys
 # --- facts and samples --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "fact",
-    [
-        *(f"{mode}_{what}" for mode in ("isolated", "cold", "back_to_back") for what in ("p50", "mean", "std")),
-        "speedup_vs_baseline",
-        "speedup_vs_peer",
-        "speedup_vs_baseline_low",
-        "tflops",
-    ],
-)
-def test_facts_that_their_samples_contradict_are_refused(run: Path, fact: str) -> None:
-    change = scaled(fact, 1.5 if fact.endswith("_low") else 0.999 if "50" in fact else 1.001)
-    refused(run, store.FACTS, change, rf"fact {fact.removesuffix('_low')} of .*: expected .*, found")
-
-
-@pytest.mark.parametrize("fact", ["isolated_samples", "isolated_p50", "tflops", "speedup_vs_peer"])
-def test_facts_without_their_samples_are_refused(run: Path, fact: str) -> None:
-    message = f"{fact} of fast/mission: expected samples to derive it from, found"
-    refused(run, store.SAMPLES, {"fast/mission/isolated": ...}, message)
-
-
 def again(fact: str, factor: float) -> Edit:
     """Adds another value of a fact's first subject, before or after the recorded one."""
 
@@ -173,14 +152,8 @@ def test_two_values_of_one_fact_are_refused(run: Path, fact: str, factor: float)
     refused(run, store.FACTS, again(fact, factor), f"fact '{fact}' of .*: expected one value, found two")
 
 
-@pytest.mark.parametrize(("fact", "factor"), [("isolated_p90", 0.9), ("cold_p90", 0.5)])
-def test_a_percentile_below_its_median_is_refused(run: Path, fact: str, factor: float) -> None:
-    refused(run, store.FACTS, scaled(fact, factor), f"fact {fact} of .*: expected a value between p50, ")
-
-
 @pytest.mark.parametrize("status", ["", "failed", "skipped"])
-@pytest.mark.parametrize("samples", [True, False])
-def test_times_without_a_bench_that_took_them_are_refused(run: Path, status: str, samples: bool) -> None:
+def test_samples_without_a_bench_that_took_them_are_refused(run: Path, status: str) -> None:
     def change(data: Any) -> None:
         (bench,) = (o for o in data["outcomes"] if (o["variant"], o["stage"]) == ("cudnn", "bench"))
         bench |= {"status": status, "cause": {"cause": "hang", "seconds": 1}}
@@ -189,9 +162,6 @@ def test_times_without_a_bench_that_took_them_are_refused(run: Path, status: str
     message = (
         "samples of 'cudnn/mission/isolated': expected the outcome of a bench that timed cudnn/mission, found none"
     )
-    if not samples:
-        message = "fact isolated_p90 of cudnn/mission: expected the outcome of a bench that timed it, found none"
-        edit(run, store.SAMPLES, lambda data: [data.pop(key) for key in [*data] if key.startswith("cudnn/")])
     refused(run, store.HEADER, change, message)
 
 

@@ -97,12 +97,6 @@ def _builds(cause: c.BuildsFailed) -> str:
     return ", ".join(parts + ([f"{cause.plans} launch plans failed"] if cause.plans else []))
 
 
-def _ncu(cause: c.NcuDisagrees) -> str:
-    expected = f"expected a difference of at most {cause.share:.0%} plus {number(cause.slack_us, 'us')}"
-    times = f"cold_p50 by events {number(cause.events_us, 'us')}, by ncu {number(cause.ncu_us, 'us')}"
-    return f"void: two clocks disagree: {times}; {expected}"
-
-
 def _launches(cause: c.LaunchesMissing) -> str:
     planned = f"the plan's {cause.planned}" if cause.planned else "at least one"
     return (
@@ -201,7 +195,6 @@ FORMS: dict[type[c.Detail], Form] = {
     c.OtherProcesses: "void: {count} other processes used the GPU while this shape was timed",
     c.ClocksDisagree: "void: two clocks disagree: {difference_us:.3f} µs by difference, {events_us:.3f} µs by events "
     "around calls",
-    c.NcuDisagrees: _ncu,
     c.LaunchesMissing: _launches,
     c.BelowEmptyKernel: "void: {regime} {us:.3f} µs is less than an empty kernel takes, {empty_us:.3f} µs",
     c.WrongTimedAnswer: "void: a timed call returned a wrong answer: {complaint}, {regime}, turn {turn}, seed {seed}",

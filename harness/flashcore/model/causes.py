@@ -485,15 +485,6 @@ class ClocksDisagree(VoidTiming):
     events_us: float
 
 
-class NcuDisagrees(VoidTiming):
-    """The cold time by events and ncu's duration differ by more than ``share`` plus ``slack_us`` (µs)."""
-
-    events_us: float
-    ncu_us: float
-    share: float
-    slack_us: float
-
-
 class LaunchesMissing(VoidTiming):
     """The captured graph of a call contains fewer kernels than the plan."""
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from flashcore.explain import clocks
 from flashcore.measure.compiling import compile_all
 from flashcore.measure.context import Context, Say
 from flashcore.measure.formulas import formula_facts
@@ -50,7 +49,7 @@ def joined(context: Context, run_id: str, outcome: Outcome, recorded: Iterable[R
         outcome.built,
         outcome.measured,
     )
-    record = clocks.agreed(assemble.record_of(run_id, findings, recorded, outcome.roofs))
+    record = assemble.record_of(run_id, findings, recorded, outcome.roofs)
     if settings.records and not (record.joined or record.stale):
         say(f"join: no measured run of {suite.name} in {', '.join(map(str, settings.places))}")
     for origin in record.joined:

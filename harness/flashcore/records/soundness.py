@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
-import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 
 from flashcore.model.catalogue import spec_of
 from flashcore.model.causes import Detail, Impossible
-from flashcore.model.intervals import of_samples, speedup, tflops
 from flashcore.model.plugin import missing
 from flashcore.model.record import Fact, Facts, Record, Source, Subject, Value
 from flashcore.model.text import shortened
@@ -76,17 +73,12 @@ def mistakes(record: Record) -> Iterator[str]:
     ran = [(o.case, o.stage) for o in record.outcomes if o.status in ("ok", "failed")]
     if len({*ran}) < len(ran) or not record.stale.keys().isdisjoint(case for case, _ in ran):
         yield "outcomes: expected one of each case and stage, and none of what is stale, found others"
-    timed = _timed(record)
+    timed = {o.case for o in record.outcomes if o.stage == "bench" and o.status == "ok"}
     for key, series in record.samples.items():
         if (case := key.rpartition("/")[0]) not in timed:
             yield f"samples of {shortened(key)}: expected the outcome of a bench that timed {case}, found none"
         if any(complaint(x, "us") or not x for x in series):
             yield f"samples of {shortened(key)}: expected times in µs, above 0, found others"
-
-
-def _timed(record: Record) -> set[str]:
-    """The cases with a bench outcome that is ``ok``: others have no times."""
-    return {o.case for o in record.outcomes if o.stage == "bench" and o.status == "ok"}
 
 
 def mistakes_in_facts(record: Record, facts: Sequence[Fact] | Facts) -> Iterator[str]:
@@ -124,49 +116,3 @@ def mistakes_in_facts(record: Record, facts: Sequence[Fact] | Facts) -> Iterator
             yield f"fact {name} of {s}: expected {expected}, found {shortened(fact.value)}"
         elif (fact.value is None) is (fact.cause is None) or not isinstance(fact.detail, Detail | str):
             yield f"fact {name} of {s}: expected either a value or a cause, found {shortened(fact.detail)}"
-
-
-def contradictions(record: Record, facts: Iterable[Fact]) -> Iterator[str]:
-    """Messages about facts that do not follow from the record's samples.
-
-    Rates of joined cases are not compared: the times and formulas that they derive from may not have been joined.
-    """
-    suite, samples = record.suite, record.samples
-    of_time = (f for f in facts if f.source is Source.EVENTS or f.name == "formula_flop")
-    numbers = {(f.subject.case, f.name): f.number for f in of_time if f.subject.shape and f.number is not None}
-    derived: dict[tuple[str, str], float | None] = {}
-    for key, series in samples.items():
-        case, _, mode = key.rpartition("/")
-        derived |= {(case, f"{mode}_{name}"): value for name, value in of_samples(series).items()}
-    for shape in suite.shapes.values():
-        times = {v: s for v in suite.variants if (s := samples.get(f"{v}/{shape.name}/{shape.rank_by}"))}
-        rivals = (s for v, s in times.items() if suite.variants[v].is_reference)
-        references = {
-            "baseline": times.get(suite.baseline),
-            "peer": min(rivals, key=statistics.median, default=None),
-        }
-        for variant, series in times.items():
-            case = f"{variant}/{shape.name}"
-            derived[case, "tflops"] = tflops(numbers.get((case, "formula_flop"), 0.0), series)
-            for name, reference in references.items():
-                derived[case, f"speedup_vs_{name}"] = speedup(reference, series) if reference else None
-    timed = _timed(record)
-    joined = {o.case for o in record.outcomes if o.stage == "bench" and o.origin}
-    for (case, name), value in numbers.items():
-        if case not in timed and name != "formula_flop":
-            yield f"fact {name} of {case}: expected the outcome of a bench that timed it, found none"
-        if name.endswith("_p90"):  # single calls are not recorded
-            p50, p99 = (numbers.get((case, name[:-2] + end), value) for end in ("50", "99"))
-            if not p50 - 1e-4 <= value <= p99:
-                limits = f"p50, {p50:.9g}, and p99, {p99:.9g}"
-                yield f"fact {name} of {case}: expected a value between {limits}, found {value:.9g}"
-        is_rate = name in ("tflops", "speedup_vs_baseline", "speedup_vs_peer")
-        if case in joined if is_rate else not name.endswith(("_p50", "_mean", "_std", "_samples")):
-            continue
-        low, high = (numbers.get((case, name + end), value) for end in ("_low", "_high"))
-        expected = derived.get((case, name))
-        # Samples are stored with four decimals of a µs.
-        same = expected is not None and math.isclose(value, expected, rel_tol=is_rate * 5e-4, abs_tol=1e-4)
-        if not (same and low <= value <= high):
-            samples_text = f"{expected:.9g}, by its samples" if expected is not None else "samples to derive it from"
-            yield f"fact {name} of {case}: expected {samples_text}, found {value:.9g}"

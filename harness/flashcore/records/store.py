@@ -279,7 +279,6 @@ def _read_facts(folder: Traversable, record: Record) -> tuple[Fact, ...]:
     """The facts of a run, validated against its record."""
     facts = _read_rows(folder / FACTS, "rows of facts", _facts)
     _refuse(folder, soundness.mistakes_in_facts(record, facts))
-    _refuse(folder, soundness.contradictions(record, facts))
     return facts
 
 
