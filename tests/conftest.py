@@ -30,7 +30,6 @@ from flashcore.measure.bench import timing
 from flashcore.measure.build import build
 from flashcore.measure.machine import python_process, toolchain
 from flashcore.measure.machine.gpu import Gpu
-from flashcore.model import plugin
 from flashcore.model.files import file_hash
 from flashcore.model.record import Artifact, Record
 from flashcore.model.suite import Suite, Variant
@@ -106,9 +105,6 @@ def published_run(name: str) -> Traversable:
 @pytest.fixture(scope="session", autouse=True)
 def _reports_are_read_once() -> Iterator[None]:
     """A report of ncu is read by a process of its own, which takes most of a second to start; each is needed often."""
-    if plugin.missing("commands", "import"):
-        yield
-        return
     reader: Any = importlib.import_module("flashcore.plugins.reports.ncu_rep")
     read, contents = reader.content, dict[str, Any]()
 
@@ -136,14 +132,14 @@ def sample_reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sample_report(sample_reports: Path) -> Callable[[str], Report]:
     """Reads one of them, once."""
     pytest.importorskip("ncu_report")
-    reader = pytest.importorskip("flashcore.plugins.reports.read")
+    reader = importlib.import_module("flashcore.plugins.reports.read")
     return functools.cache(lambda name: reader.read_report(sample_reports / f"{name}.ncu-rep"))
 
 
 @pytest.fixture(scope="session")
 def sample_record(sample_report: Callable[[str], Report]) -> Callable[[str], Record]:
     """One of them as a record."""
-    assemble = pytest.importorskip("flashcore.plugins.reports.assemble")
+    assemble = importlib.import_module("flashcore.plugins.reports.assemble")
     return lambda name: assemble.record_of("20260101T000000Z-0000", [sample_report(name)])
 
 
@@ -229,13 +225,6 @@ def whole_cuda_headers() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("NVCC_PREPEND_FLAGS", raising=False)
         yield
-
-
-def skip_without(kind: plugin.Kind, *names: str) -> None:
-    """Skips a test that needs plugins which are not installed."""
-    for name in names:
-        if words := plugin.missing(kind, name):
-            pytest.skip(f"plugin: {name}{words}")
 
 
 class StuckNvcc:

@@ -23,7 +23,6 @@ from flashcore.errors import CapabilityError, Exit, UsageError
 from flashcore.explain import diff
 from flashcore.explain import roofline as rooflines
 from flashcore.gate import judge as gate
-from flashcore.model import plugin
 from flashcore.model.record import Fact, Record
 from flashcore.model.suite import TIERS, Tier
 from flashcore.model.text import did_you_mean, shortened
@@ -173,6 +172,6 @@ def roofline(run: Run) -> DataFrame:
 
 def __getattr__(name: str) -> Any:
     """A name that a plugin adds, such as ``capture``."""
-    if name in dict(plugins.entries("api")) or name in plugin.SHIPPED["api"]:
+    if name in dict(plugins.entries("api")):
         return plugins.find("api", name)
     raise AttributeError(f"module 'flashcore' has no attribute {name!r}")

@@ -12,7 +12,6 @@ from flashcore.cli import gate
 from flashcore.cli.main import main
 from flashcore.errors import Exit, UsageError
 from flashcore.gate import baseline
-from flashcore.model import plugin
 from flashcore.pipeline.judging import Rules, baseline_path, judge_record
 from flashcore.records import store
 from tests import factory
@@ -75,19 +74,6 @@ def test_gating_peers_alone_is_wrong_usage(tmp_path: Path) -> None:  # item 5
     store.write(factory.record(), folder)
     assert main(["gate", str(folder), "--variant", "cud*"]) == Exit.USAGE
     assert main(["gate", str(folder), "--variant", "f*"]) == Exit.OK
-
-
-def test_a_run_of_a_plugin_that_was_removed_is_not_judged_without_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plugin, "SHIPPED", {"commands": {"chart": "charts"}})
-    for command, code in (("flashcore chart --points 9", Exit.USAGE), ("flashcore profile", Exit.OK)):
-        record = replace(factory.bare_record(factory.suite()), command=command)
-        run = store.begin(tmp_path / command.split()[1], record.id)
-        store.write(record, run)
-        store.complete(run)
-        assert main(["gate", record.id, "--profiles", str(run.parent)]) == code
-    assert "(provided by the plugin charts, which is not installed)" in capsys.readouterr().err
 
 
 def test_what_a_run_cannot_be_chosen_by_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,7 +33,6 @@ from tests.conftest import (
     StuckNvcc,
     compile_one,
     flashcore,
-    skip_without,
 )
 
 #: Python that hides every nvcc of this machine from the process.
@@ -149,7 +148,6 @@ def test_wrong_usage_exits_2(
     tmp_path: Path, line: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = line.split()
-    skip_without("commands", words[0])
     (tmp_path / "something").write_text("", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     assert exit_code(*words) == Exit.USAGE

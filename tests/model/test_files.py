@@ -14,7 +14,7 @@ import pytest
 from flashcore.cli.main import main
 from flashcore.errors import WriteError
 from flashcore.model.files import write_atomically
-from tests.conftest import ROOT, skip_without
+from tests.conftest import ROOT
 
 WRITE = (
     "import sys; from pathlib import Path; from flashcore.model.files import write_atomically\n"
@@ -91,8 +91,6 @@ def test_a_device_is_written_in_place(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_no_command_replaces_a_device(words: tuple[str, ...], tmp_path: Path) -> None:
-    if words[0] == "runs":
-        skip_without("commands", "runs")
     path = device(tmp_path)
     *command, last = words
     option = [f"{last}{path}"] if last.endswith("=") else [last, str(path)]

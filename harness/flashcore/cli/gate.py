@@ -17,7 +17,6 @@ from flashcore.gate import regressions
 from flashcore.gate.formats import FORMATS, Renderer
 from flashcore.gate.judge import Verdict
 from flashcore.gate.locate import Places
-from flashcore.model import plugin
 from flashcore.model.groups import grouped
 from flashcore.model.record import Record, plans_for
 from flashcore.model.suite import Budget
@@ -73,17 +72,13 @@ def run(arguments: argparse.Namespace) -> int:
     remarks = [remark for check in arguments.checks for remark in check(runs)]
     rules = replace(rules, more=[remark for remark in remarks if isinstance(remark, Verdict)])
     judged = judge_record(rules, record)
-    if arguments.recorded:
-        if lacking := plugin.missing("commands", "".join(record.command.split()[1:2])):
-            raise UsageError(
-                f"run {record.id}: expected the plugin that judges `{record.command}`, found none{lacking}"
-            )
-        if not judged.record.suite.budgets and all(v.imported for v in record.suite.variants.values()):
-            raise UsageError(
-                f"run {record.id}: expected budgets for imported kernels, found none\n"
-                f"  hint: flashcore gate {arguments.recorded} --budgets FILE; "
-                f"to only view them: flashcore report {arguments.recorded}"
-            )
+    imported = arguments.recorded and all(v.imported for v in record.suite.variants.values())
+    if imported and not judged.record.suite.budgets:
+        raise UsageError(
+            f"run {record.id}: expected budgets for imported kernels, found none\n"
+            f"  hint: flashcore gate {arguments.recorded} --budgets FILE; "
+            f"to only view them: flashcore report {arguments.recorded}"
+        )
     notes = (*judged.judgement.notes, *(remark for remark in remarks if isinstance(remark, str)))
     judged = replace(judged, judgement=replace(judged.judgement, notes=notes))
     if judged.variants == []:

@@ -116,7 +116,6 @@ def reason_of(error: Exception, command: str) -> FlashcoreError | None:
         module = str(error.name).split(".")[0]
         if module not in (*sys.stdlib_module_names, "flashcore"):
             return MissingPackage(command, COMES_WITH.get(module, module))
-        return plugin.absent(error)
     return None
 
 
@@ -145,7 +144,7 @@ class _Parser(argparse.ArgumentParser):
         if unknown:
             options = [o for a in self._actions for o in a.option_strings]
             names = [(word, word.split("=")[0]) for word in unknown]
-            hints = [f"{word}{plugin.missing('options', n) or did_you_mean(n, options)}" for word, n in names]
+            hints = [f"{word}{did_you_mean(n, options)}" for word, n in names]
             self.error(f"unrecognized arguments: {' '.join(hints)}")
         return parsed, unknown
 
@@ -153,9 +152,7 @@ class _Parser(argparse.ArgumentParser):
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
-            error.message += plugin.missing("commands", str(value)) or did_you_mean(
-                str(value), map(str, action.choices or ())
-            )
+            error.message += did_you_mean(str(value), map(str, action.choices or ()))
             raise
 
 

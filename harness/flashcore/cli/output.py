@@ -16,7 +16,6 @@ from typing import Any
 from flashcore import __version__
 from flashcore.cli import terminal
 from flashcore.errors import UsageError
-from flashcore.model import plugin
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.groups import picked as picked
 from flashcore.model.text import did_you_mean, visible
@@ -34,7 +33,7 @@ def parse(requested: Sequence[str], available: Collection[str]) -> list[tuple[st
     for text in requested:
         form, equals, file = text.partition("=")
         if form not in available or (equals and not file):
-            near = plugin.missing("formats", form) or did_you_mean(form, available)
+            near = did_you_mean(form, available)
             raise UsageError(f"--format {text}: expected {', '.join(available)}, or one of them with =FILE{near}")
         outputs.append((form, file or None))
     targets = [file for _, file in outputs]

@@ -16,7 +16,7 @@ def language(variant: Variant) -> Language | None:
     """The language of a variant's kernels; ``None`` for a CUDA file or a Python callable.
 
     Raises:
-        UsageError: its plugin is not installed.
+        UsageError: no loaded plugin provides it.
     """
     kind = variant.kind
     module: Language | None = plugin.find("languages", kind.language) if isinstance(kind, CompiledCallable) else None
@@ -36,7 +36,7 @@ def recorder(suite: Suite) -> Recorder | None:
     """The recorder of launch plans, if the suite has foreign launchers, which need it; else ``None``.
 
     Raises:
-        UsageError: its plugin is not installed.
+        UsageError: no loaded plugin provides it.
     """
     foreign = any(isinstance(v.kind, ForeignLauncher) for v in suite.variants.values())
     module: Recorder | None = plugin.find("plans", "recorded") if foreign else None

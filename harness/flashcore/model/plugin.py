@@ -86,59 +86,6 @@ class Plugin(NamedTuple):
     measurements: Entries = _NONE
 
 
-#: The shipped plugin of each entry, so that a message can name it if its folder was removed. Options are as typed, or
-#: as messages call them.
-SHIPPED: Mapping[str, Entries] = {
-    "commands": {
-        "tune": "tune",
-        "map": "map",
-        "import": "reports",
-        "capture": "reports",
-        "diff": "compare",
-        "init": "init",
-        "audit": "audit",
-        "runs": "runs",
-        "trends": "trends",
-        "bisect": "bisect",
-        "watch": "watch",
-        "phases": "phases",
-        "mcp": "mcp",
-        "judge": "judge",
-    },
-    "options": {
-        **dict.fromkeys(("--against", "--processes", "--alpha", "--effect", "git revisions"), "against"),
-        **dict.fromkeys(("--base", "--allow"), "base"),
-        "--cluster": "cluster",
-        "--host": "ssh",
-        "--launcher": "launcher",
-        "--energy": "energy",
-    },
-    "tables": {"space": "tune", "judge": "judge", "map": "map"},
-    "languages": {name: name for name in ("triton", "gluon", "numba", "cute", "cutile")},
-    "plans": {"recorded": "recorded"},
-    "executors": {"cluster": "cluster", "host": "ssh"},
-    "formats": dict.fromkeys(("junit", "sarif", "gitlab", "github"), "formats"),
-    "pages": {"compare": "compare", "map": "map"},
-    "api": {
-        **dict.fromkeys(("import_report", "capture", "captured", "sweep"), "reports"),
-        **dict.fromkeys(("compare", "ComparedRuns"), "compare"),
-        **dict.fromkeys(("runs", "history"), "runs"),
-    },
-    "measurements": {"energy": "energy"},
-    "facts": {
-        name: plugin
-        for plugin, names in {
-            "energy": "power power_idle energy energy_low energy_high energy_above_idle energy_above_idle_low "
-            "energy_above_idle_high flop_per_joule flop_per_joule_low flop_per_joule_high",
-            "audit": "code_bytes constant_bytes occupancy_low occupancy_high native_kernels sass_tensor sass_tma "
-            "sass_128",
-            "reports": "traced_duration traced_launches",
-            "map": "regret",
-        }.items()
-        for name in names.split()
-    },
-}
-
 _loaded: dict[str, Plugin] = {}
 
 
@@ -165,31 +112,18 @@ def find(kind: Kind, name: str) -> Any:
     """The object that a loaded plugin adds under this name.
 
     Raises:
-        UsageError: no loaded plugin adds it; the message names the shipped plugin that would.
+        UsageError: no loaded plugin adds it.
     """
     reference = entry(kind, name)
     if reference is None:
-        raise UsageError(f"{name}: expected a loaded plugin that provides it, found none{missing(kind, name)}")
+        raise UsageError(f"{name}: expected a loaded plugin that provides it, found none")
     return resolve(reference)
 
 
-def missing(kind: Kind, name: str) -> str:
-    """A hint that names the shipped plugin of an entry; empty if it is loaded or there is none."""
-    plugin = SHIPPED.get(kind, {}).get(name)
-    return f" (provided by the plugin {plugin}, which is not installed)" if plugin and plugin not in _loaded else ""
-
-
 def resolve(reference: str) -> Any:
-    """Imports a reference, ``"module"`` or ``"module:attribute"``.
-
-    Raises:
-        UsageError: it needs a plugin that is not installed.
-    """
+    """Imports a reference, ``"module"`` or ``"module:attribute"``."""
     module, _, attribute = reference.partition(":")
-    try:
-        imported = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise (absent(error) or error) from error
+    imported = importlib.import_module(module)
     return getattr(imported, attribute) if attribute else imported
 
 
@@ -197,12 +131,3 @@ def file_of(reference: str) -> Path:
     """The file of a reference's module, without importing it."""
     spec = importlib.util.find_spec(reference.partition(":")[0])
     return Path(spec.origin if spec and spec.origin else "")
-
-
-def absent(error: ModuleNotFoundError) -> UsageError | None:
-    """The error for users if the missing module is a shipped plugin; else ``None``."""
-    name = str(error.name)
-    if not name.startswith("flashcore.plugins."):
-        return None
-    plugin = name.removeprefix("flashcore.plugins.").removeprefix("languages.").partition(".")[0]
-    return UsageError(f"expected the plugin {plugin}, which this needs, but it is not installed")

@@ -8,7 +8,6 @@ from datetime import date
 
 from flashcore.model.catalogue import spec_of
 from flashcore.model.causes import Detail, Impossible
-from flashcore.model.plugin import missing
 from flashcore.model.record import Fact, Facts, Record, Source, Subject, Value
 from flashcore.model.text import shortened
 
@@ -110,7 +109,7 @@ def mistakes_in_facts(record: Record, facts: Sequence[Fact] | Facts) -> Iterator
             yield f"fact {name} of {shortened(s)}: expected {what}, found another"
         elif not unit or fact.unit != unit:
             what = f"the unit {unit}" if unit else "a name from the catalogue, or an ncu metric"
-            other = shortened(fact.unit if unit else name) + missing("facts", name)
+            other = shortened(fact.unit if unit else name)
             yield f"fact {shortened(name)} of {s}: expected {what}, found {other}"
         elif expected := complaint(fact.value, unit):
             yield f"fact {name} of {s}: expected {expected}, found {shortened(fact.value)}"

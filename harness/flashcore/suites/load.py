@@ -87,8 +87,6 @@ def _validated(path: Path, text: bytes) -> tuple[Suite, tuple[str, ...], str]:
     except (ValueError, RecursionError) as error:  # invalid TOML, not UTF-8, numbers of 5,000 digits
         raise ManifestError(str(path), [lines.invalid(MANIFEST, error)]) from error
     files, wrong = parts.included(path.parent, data.get("manifests"))
-    for key in [key for key in data if plugin.missing("tables", key)]:
-        del data[key]
     combined = parts.CombinedManifest(data, {MANIFEST: text})
     combined.mistakes += starmap(combined.locate, wrong)
     for file, content in files.items():

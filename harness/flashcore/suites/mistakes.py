@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from fnmatch import fnmatchcase
 
-from flashcore.model import plugin
 from flashcore.model.catalogue import FACTS, FactSpec
 from flashcore.model.text import misspelled
 
@@ -42,5 +41,5 @@ class Mistakes:
 
     def check_fact(self, key: str, name: str) -> FactSpec | None:
         """The fact's definition; requires it to be in the catalogue."""
-        self.check_name(key, name, FACTS, f"a fact (see: flashcore list --facts){plugin.missing('facts', name)}")
+        self.check_name(key, name, FACTS, "a fact (see: flashcore list --facts)")
         return FACTS.get(name)

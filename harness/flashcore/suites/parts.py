@@ -1,8 +1,7 @@
 """Combines ``suite.toml`` and the files that its ``manifests`` include into one manifest.
 
 An included file may have problems, shapes, variants, budgets, waivers and gate rules. All other keys belong in
-``suite.toml``, the only file that can include others. Entries keep the order of the files. A table of a shipped plugin
-that is not installed is left out: only that plugin's commands use it.
+``suite.toml``, the only file that can include others. Entries keep the order of the files.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class CombinedManifest:
         for key, value in content.items():
             if (key in tables() and isinstance(value, dict)) or (key in LISTS and isinstance(value, list)):
                 self._merge(file, key, value)
-            elif not plugin.missing("tables", key):
+            else:
                 allowed = ", ".join([*(f"[{name}.…]" for name in tables()), *(f"[[{name}]]" for name in LISTS)])
                 self._wrong(file, key, f"expected {allowed}, found {repr(value)[:100]}")
 

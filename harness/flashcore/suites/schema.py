@@ -452,11 +452,7 @@ def _expectation(error: Any, form: type[Form]) -> str:
     kind, context = error["type"], error.get("ctx", {})
     if kind == "extra_forbidden" and (keys := _keys(error["loc"][:-1], form)):
         name = str(error["loc"][-1])
-        near = (
-            plugin.missing("languages", name)
-            or did_you_mean(name, keys)
-            or f" (is it misspelled? valid keys: {', '.join(keys)})"
-        )
+        near = did_you_mean(name, keys) or f" (is it misspelled? valid keys: {', '.join(keys)})"
         return _EXPECTED[kind] + near
     if kind in _EXPECTED:
         return _EXPECTED[kind]

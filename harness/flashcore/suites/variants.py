@@ -174,8 +174,7 @@ class Variants:
                 folder = self._root / form.cubins / arch
                 if not list(folder.glob("*.cubin")) and arch not in form.where.unsupported:
                     expected = ", ".join([*self._languages, f"or a folder with {arch}/*.cubin"])
-                    missing = plugin.missing("languages", form.cubins)
-                    self._mistakes.add(f"{key}.cubins", expected, repr(form.cubins) + missing)
+                    self._mistakes.add(f"{key}.cubins", expected, repr(form.cubins))
         return kind
 
     def _where(self, template: _Template) -> Where:

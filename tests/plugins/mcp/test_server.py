@@ -374,7 +374,6 @@ def _processes(folder: Path) -> list[str]:
 
 
 def test_a_candidate_is_judged_only_with_the_users_consent(place: Path) -> None:
-    pytest.importorskip("flashcore.plugins.judge", reason="plugin: judge")
     (place / "one").mkdir()
     form = {"name": "a", "problem": "none", "tolerance": "none", "launches": [{"cubin": "../secret"}]}
     (place / "one" / "candidate.json").write_text(json.dumps(form))

@@ -19,11 +19,9 @@ from flashcore.measure.machine import toolchain
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.journal import has_ended
 from flashcore.pipeline.run import record_run
-from tests.conftest import skip_without
 from tests.plugins.ssh.conftest import Box
 from tests.plugins.watch.test_command import PATIENCE, Watched, answers
 
-skip_without("commands", "watch")
 pytestmark = pytest.mark.slow  # each session has an sshd, a watch and a build of its own
 
 

@@ -102,6 +102,6 @@ def test_a_search_for_energy_without_its_plugin_fails_before_any_candidate(
     monkeypatch.setattr(plugin, "_loaded", {n: p for n, p in plugin._loaded.items() if n != "energy"})
     job = SimpleNamespace(workers=Pool(), say=print)
     grid = SimpleNamespace(space=SimpleNamespace(objectives=("energy",)))
-    with pytest.raises(UsageError, match="the plugin energy, which is not installed"):
+    with pytest.raises(UsageError, match="energy: expected a loaded plugin that provides it"):
         candidates.Local(job, grid, tmp_path, True)  # type: ignore[arg-type]
     candidates.Local(job, grid, tmp_path, False)  # type: ignore[arg-type]

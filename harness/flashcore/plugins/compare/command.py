@@ -12,10 +12,9 @@ from pathlib import Path
 
 from flashcore.cli import options, output, progress, terminal
 from flashcore.cli.grid import grid
-from flashcore.errors import Exit, UsageError
+from flashcore.errors import Exit
 from flashcore.explain import diff
 from flashcore.measure.settings import Settings
-from flashcore.model import plugin
 from flashcore.model.record import Record, Subject
 from flashcore.model.text import number
 from flashcore.pipeline.recording import present
@@ -57,10 +56,7 @@ def record(name: str, settings: Settings, say: Callable[[str], None]) -> Record:
     """
     if name == WORKING_TREE:
         return replace(present(settings, say), id="working tree")
-    try:
-        return store.read(lookup.find(settings.places, name))
-    except UsageError as error:
-        raise UsageError(f"{error}{plugin.missing('options', 'git revisions')}") from None
+    return store.read(lookup.find(settings.places, name))
 
 
 def compare(arguments: argparse.Namespace, record: Callable[[str, Settings, Callable[[str], None]], Record]) -> int:
