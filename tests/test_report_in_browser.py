@@ -66,10 +66,18 @@ PAGES = ["index", "roofline", "guardrails", "compare", "variant/fast", "variant/
 def test_the_console_is_quiet_and_nothing_is_fetched(chromium: Browser, folder: Path, name: str, scripts: bool) -> None:
     with chromium.page(folder / f"{name}.html", scripts=scripts) as shown:
         assert shown.console == [] and shown.requests == []
-        hidden = shown.js(
-            "Array.from(document.querySelectorAll('.scripted'), (e) => getComputedStyle(e).display === 'none')"
-        )
-        assert scripts or all(hidden), "what needs scripts is offered without them"
+        hidden = "Array.from(document.querySelectorAll('{}'), (e) => getComputedStyle(e).display === 'none')"
+        assert scripts or all(shown.js(hidden.format(".scripted"))), "what needs scripts is offered without them"
+        assert all(shown.js(hidden.format(".packed"))), "a packed part is shown as it lies in the file"
+
+
+def test_a_closed_table_is_unpacked_when_it_is_opened(chromium: Browser, folder: Path) -> None:
+    with chromium.page(folder / "variant/fast.html") as shown:
+        tables = "Array.from(document.querySelectorAll('details .closed table caption'), (c) => c.textContent)"
+        assert shown.js(tables) == []
+        shown.js("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+        shown.until(f"{tables}.length === 2")
+        assert shown.js(tables)[1] == "Static facts of each kernel, by arch; these need no GPU"
 
 
 DRAWN = """() => ({

@@ -142,7 +142,7 @@ def _attributes() -> list[Mutant]:
     text = header.read_text(encoding="utf-8")
     file = "include/flashcore/launch.h"
     place = text.index("struct Launch {")
-    return _of_code("attributes", "tma_split_keys_pdl", file, header, place, text.index("// The C face"))
+    return _of_code("attributes", "tma_split_keys_pdl", file, header, place, text.index("// The C interface"))
 
 
 def _headers() -> list[Mutant]:

@@ -131,9 +131,9 @@ def unpacked(text: str) -> str:
         return f'<section class="page" id="{results[1]}" data-title="{results[2]}">{html(results[3])}</section>'
 
     packed = r'<script type="text/plain" class="packed" data-anchor="([^"]*)" data-title="([^"]*)">([^<]*)</script>'
-    shape = r'<script type="text/plain" class="packed byshape" data-shape="([^"]*)">([^<]*)</script>'
+    folded = r'<script type="text/plain" class="packed (\w+)"([^>]*)>([^<]*)</script>'
     text = re.sub(packed, section, text)
-    return re.sub(shape, lambda x: f'<template class="byshape" data-shape="{x[1]}">{html(x[2])}</template>', text)
+    return re.sub(folded, lambda x: f'<template class="{x[1]}"{x[2]}>{html(x[3])}</template>', text)
 
 
 def full() -> Record:

@@ -133,20 +133,21 @@
     form.addEventListener("submit", (event) => event.preventDefault());
   }
 
-  // --- one shape at a time: the others stay packed until selected ---
+  // --- one shape at a time: the others stay packed until selected, and long tables until they are opened ---
   async function unpacked(packed) {
     const bytes = Uint8Array.from(atob(packed.textContent), (c) => c.charCodeAt(0));
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
   }
   async function unfold(folded) {
     const part = document.createElement("div");
-    part.className = "byshape";
-    part.dataset.shape = folded.dataset.shape;
+    part.className = folded.className.replace("packed ", "");
+    Object.assign(part.dataset, folded.dataset);
     part.innerHTML = await unpacked(folded);
     if (!folded.isConnected) return; // already unfolded by another call
     folded.replaceWith(part);
     enliven(part);
   }
+  document.addEventListener("toggle", ({ target }) => all(":not(div).closed", target).forEach(unfold), true);
   async function showShape(page) {
     const select = page.querySelector("[data-switch] select");
     if (!select) return;
