@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
+from pathlib import Path
 
 import pytest
 
 from flashcore.plugins.phases import shown
 from flashcore.plugins.phases.record import Recording
 from flashcore.plugins.phases.timeline import UNMARKED, timeline
+from tests.marks import embedded
 from tests.plugins.phases.dumps import EVENTS, PIPELINE, Entry, dump
 
 MARKED, PLAIN = (33.0, 36.0, 39.0), (30.0, 30.0, 30.0)
@@ -27,6 +28,11 @@ def recording() -> Recording:
 
 def rows(recording: Recording) -> dict[tuple[str, str], list[str]]:
     return {(role, phase): rest for role, phase, *rest in shown.table(recording.line.spans)}
+
+
+def page(recording: Recording, folder: Path) -> str:
+    shown.write(recording, folder / "phases.html")
+    return (folder / "phases.html").read_text(encoding="utf-8")
 
 
 # --- the table ----------------------------------------------------------------------------------
@@ -69,13 +75,13 @@ def test_a_phase_that_is_entered_again_is_one_row() -> None:
 # --- the notes ----------------------------------------------------------------------------------
 
 
-def test_the_overhead_and_the_clock_are_beside_the_picture(recording: Recording) -> None:
+def test_the_overhead_and_the_clock_are_beside_the_picture(recording: Recording, tmp_path: Path) -> None:
     overhead, clock, recorded = shown.notes(recording)
     assert "36.00 µs with markers, 30.00 µs without (back to back): 1.200 times as long [1.100, 1.300]" in overhead
     assert "clock64" in clock and "globaltimer" in clock and "2.000 cycles per ns" in clock
     assert "3 warps of 2 blocks in 35,200 ns" in recorded and "40.000 µs" in recorded
     assert "no phase was dropped" in recorded
-    assert all(note in shown.page(recording) for note in (overhead, clock, recorded))
+    assert all(note in page(recording, tmp_path) for note in (overhead, clock, recorded))
 
 
 def test_dropped_phases_are_said() -> None:
@@ -87,24 +93,29 @@ def test_dropped_phases_are_said() -> None:
 
 
 def test_every_warp_is_a_lane_with_its_phases(recording: Recording) -> None:
-    text = shown.page(recording)
-    labels = re.findall(r"<h2>(.*)</h2>|<div class=\"warp\"><span>([^<]+)</span>", text)
-    lanes = ["block 0, SM 0", "consumer, warp 1", "producer, warp 0", "block 9, SM 3", "producer, warp 0"]
-    assert [heading or lane for heading, lane in labels] == lanes
-    colors = dict(re.findall(r'<li><i class="(phase\d)"></i>(\w+)</li>', text))
-    assert sorted(colors.values()) == ["load", "output", "scores", "wait"]
-    drawn = re.findall(r'<path class="(phase\d)" d="(.*?)"><title>(\w+)</title></path>', text)
-    assert all(colors[color] == phase for color, _, phase in drawn)
-    assert [(phase, path) for _, path, phase in drawn][:2] == [
-        ("output", "M24000.0 0H32000.0V1H24000.0z"),
-        ("scores", "M8000.0 0H24000.0V1H8000.0z"),
+    drawn = shown.figure(recording.line.spans)
+    lanes = drawn["layout"]["yaxis"]["ticktext"]
+    assert lanes == [
+        "block 0, SM 0: consumer, warp 1",
+        "block 0, SM 0: producer, warp 0",
+        "block 9, SM 3: producer, warp 0",
     ]
-    assert len(drawn) == 6 and text.count('viewBox="0 0 35200.0 1"') == 3 and "<span>30,800 ns</span>" in text
-    assert "<script" not in text and "http" not in text.replace("http-equiv", "")
+    spans = {
+        (trace["name"], lanes[lane], start, end)
+        for trace in drawn["data"]
+        for start, end, lane in zip(trace["x"][::3], trace["x"][1::3], trace["y"][::3], strict=True)
+    }
+    assert len(spans) == 6 and all(trace["x"][2::3] == trace["y"][2::3] for trace in drawn["data"])
+    assert {span for span in spans if span[1] == lanes[0]} == {
+        ("scores", lanes[0], 8000.0, 24_000.0),
+        ("output", lanes[0], 24_000.0, 32_000.0),
+    }
 
 
-def test_the_page_has_the_table(recording: Recording) -> None:
-    text = shown.page(recording)
+def test_the_page_has_the_table_and_fetches_nothing(recording: Recording, tmp_path: Path) -> None:
+    text = page(recording, tmp_path)
+    assert embedded(text, "phases") == shown.figure(recording.line.spans)
+    assert "<script src" not in text and 'rel="stylesheet"' not in text
     for row in (shown.HEADINGS, *shown.table(recording.line.spans)):
         assert all(f">{cell.replace(chr(39), '&#39;')}</t" in text for cell in row)
 

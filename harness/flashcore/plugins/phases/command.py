@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
 from flashcore.cli import options, output, progress
 from flashcore.cli.grid import grid
@@ -41,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     with progress.shown(arguments.quiet) as say:
         recording = record(settings, arguments.events, say)
     file = arguments.output or f"reports/phases-{recording.case.replace('/', '-')}.html"
-    output.write(shown.page(recording), file)
+    shown.write(recording, Path(file))
     if arguments.trace:
         output.write(json.dumps(shown.trace(recording)), arguments.trace)
     print(grid(shown.HEADINGS, shown.table(recording.line.spans)), *shown.notes(recording), f"page: {file}", sep="\n")

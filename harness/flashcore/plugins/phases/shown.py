@@ -1,4 +1,4 @@
-"""What is shown of a recording: a table, notes, a self-contained HTML page without scripts, and a Chrome trace."""
+"""What is shown of a recording: a table, notes, a self-contained HTML page, and a Chrome trace."""
 
 from __future__ import annotations
 
@@ -10,22 +10,62 @@ from flashcore.model.intervals import ratio
 from flashcore.model.text import significant
 from flashcore.plugins.phases.record import Recording
 from flashcore.plugins.phases.timeline import UNMARKED
-from flashcore.report import environment, policy, static
+from flashcore.report import write_standalone
 
 HEADINGS = ("role", "phase", "warps", "entered per warp", "ns per warp", "share of its block's time", "largest overlap")
 
 
-def page(recording: Recording) -> str:
-    """The page."""
-    template = environment(single_file=False).get_template(str(Path(__file__).with_name("phases.html.j2")))
-    return template.render(
+def write(recording: Recording, file: Path) -> None:
+    """Writes the page.
+
+    Raises:
+        WriteError: it cannot be written.
+    """
+    write_standalone(
+        Path(__file__).with_name("phases.html.j2"),
+        file,
+        *("plotly-basic.min.js", "charts.js", "report.js"),
         recording=recording,
         notes=notes(recording),
+        figure=figure(recording.line.spans),
         headings=HEADINGS,
         table=table(recording.line.spans),
-        style=static("style.css"),
-        policy=policy(),
     )
+
+
+def figure(spans: Any) -> dict[str, Any]:
+    """A plotly figure: a lane for each warp, by block and role, and a color for each phase; time is in ns."""
+    marked = spans[spans.phase != UNMARKED]
+    places = [*zip(marked.block, marked.role, marked.warp, marked.sm, strict=True)]
+    lanes = {place: lane for lane, place in enumerate(sorted(set(places)))}
+    named = marked.assign(lane=[lanes[place] for place in places]).groupby("phase", sort=False)
+    return {
+        "data": [
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": phase,
+                "x": [x for s in of.itertuples() for x in (round(s.start, 1), round(s.end, 1), None)],
+                "y": [y for s in of.itertuples() for y in (s.lane, s.lane, None)],
+                "line": {"width": 9},
+                "hovertemplate": "%{x:,.0f} ns",
+            }
+            for phase, of in named
+        ],
+        "layout": {
+            "xaxis": {"title": {"text": "ns"}, "exponentformat": "none"},
+            "yaxis": {
+                "tickvals": [*lanes.values()],
+                "ticktext": [f"block {block}, SM {sm}: {role}, warp {warp}" for block, role, warp, sm in lanes],
+                "autorange": "reversed",
+                "automargin": True,
+                "showgrid": False,
+            },
+            "legend": {"orientation": "h", "y": 1, "yanchor": "bottom"},
+            "height": 140 + 15 * len(lanes),
+            "margin": {"t": 40, "b": 50},
+        },
+    }
 
 
 def notes(recording: Recording) -> list[str]:
