@@ -209,8 +209,8 @@ class Reader(HTMLParser):
     def scripted(self, data: str, script: dict[str, str]) -> None:
         if script.get("type") == "text/plain":
             data = gzip.decompress(base64.b64decode(data)).decode()
-        if "data-shape" in script:
-            self.items += Reader(data, self.page, script["data-shape"]).items
+        if "packed" in script.get("class", ""):
+            self.items += Reader(data, self.page, script.get("data-shape", self.shape)).items
         elif script.get("type"):
             parsed = json.loads(data)
             if isinstance(parsed, list):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from math import log10
+from math import inf, log10
 from typing import Any
 
 from flashcore.chips import devices
@@ -42,7 +42,8 @@ COLUMNS = (
     *("counted over useful FLOPs", "mJ per call", "GFLOP/J", "fault"),
 )
 HEIGHT, TOP, BOTTOM = 620, 56, 52  # pixels
-_LINE = 15  # pixels, of a label's text
+_WIDTH = 700  # pixels between the axes, for which labels are placed
+_LINE, _LETTER, _ARROW = 15, 6, 26  # pixels: a label's line and letter, and from its mark to it
 
 
 @dataclass(frozen=True)
@@ -152,17 +153,18 @@ class Chart:
         several = len({roof for _, roof, _ in families}) > 1
         for (role, roof, level), marks in families.items():
             symbol, title = ROLES[role]
+            dot = "-dot" * (several and not roof.endswith("tensor"))
             yield {
                 "name": title + (f", {name(roof)}" if several else "") + f": {name(level)}",
                 "mode": "markers",
                 "x": [p.intensity for p in marks],
                 "y": [p.tflops for p in marks],
                 "marker": {
-                    "symbol": ["x" if p.faults else symbol + "-open" * p.modeled for p in marks],
+                    "symbol": ["x" if p.faults else symbol + "-open" * p.modeled + dot for p in marks],
                     "color": [FAULT if p.faults else COLORS[level] for p in marks],
                     "size": [self._size(p) for p in marks],
                     "opacity": [1 if p.subject in self.labels else 0.5 for p in marks],
-                    "line": {"width": [2 if p.subject in self.labels or p.modeled else 0 for p in marks]},
+                    "line": {"width": [2 if p.subject in self.labels or p.modeled else len(dot) / 4 for p in marks]},
                 },
                 "customdata": [self._data(p) for p in marks],
                 "text": ["<br>".join(self._told(p)) for p in marks],
@@ -312,13 +314,15 @@ class Chart:
         tall, wide = HEIGHT - TOP - BOTTOM, across[1] - across[0]
         scale = tall / (up[1] - up[0])
         taken: list[tuple[float, float]] = []
+        spots = [((log10(p.intensity) - across[0]) * _WIDTH / wide, (up[1] - log10(p.tflops)) * scale) for p in marks]
 
-        def place(at: float, size: int, above: float = 0.0) -> float:
-            """The center nearest ``at``, pixels from the top, of a free band of that size."""
-            every = range(size // 2, tall - size // 2)
+        def place(at: float, size: int, above: float = 0.0, avoided: Sequence[float] = ()) -> tuple[float, float]:
+            """The free band of that size that is nearest ``at``, pixels from the top, and covers the fewest of the
+            heights ``avoided``: its cost, and its center."""
+            every = range(size // 2, tall - size // 2, 4)
             free = (y for y in every if y >= above and all(abs(y - t) >= (size + s) / 2 for t, s in taken))
-            taken.append((min(free, key=lambda y: abs(y - at), default=at), size))
-            return taken[-1][0]
+            costs = ((abs(y - at) + 2 * _LINE * sum(abs(y - b) < size / 2 + 4 for b in avoided), y) for y in free)
+            return min(costs, default=(inf, at))
 
         named = {r.resource: r for r in reversed(roofs) if level in (r.resource, "all") or r.unit == "TFLOP/s"}
         highest = log10(max((r.value for r in roofs if r.unit == "TFLOP/s"), default=1e9))
@@ -329,9 +333,10 @@ class Chart:
             x = across[1] if flat else end
             y = (up[1] - log10(height(roof, 10**x))) * scale - 9 * flat
             if x > across[0] + 0.3 * wide and 0 < y < tall:  # the legend has the others
+                taken.append((place(y, _LINE + 2)[1], _LINE + 2))
                 yield {
                     "x": x,
-                    "y": up[1] - place(y, _LINE + 2) / scale,
+                    "y": up[1] - taken[-1][0] / scale,
                     "text": f"{name(roof.resource)} {significant(roof.value, 3)} {roof.unit}",
                     "xanchor": "right",
                     "showarrow": False,
@@ -342,20 +347,30 @@ class Chart:
         at = 0.0
         for p in sorted(nearest.values(), key=lambda p: -p.tflops):  # labels in the order of their marks
             x, y, lower = log10(p.intensity), (up[1] - log10(p.tflops)) * scale, _roof(p)
-            at = place(y, 2 * _LINE + 4, at)
-            side = "right" if x > across[0] + 0.68 * wide else "left"
             share = f", {100 * (p.share or 0):.0f} % of {name(lower.resource)}" if lower else ""
             if p.counted != USEFUL and (padding := self.padding(p.subject)):
                 share += f", {significant(padding, 2)} × useful FLOPs"
             title = f"<b>{escape(p.subject.variant)}</b> {escape(self.labels[p.subject])}"
+            time = f"{significant(p.time_us, 3)} µs{share}"
+            long = _LETTER * max(len(title) - len("<b></b>"), len(time))
+            best = (inf, y), "left"
+            for side, turn in (("left", 1), ("right", -1)):  # of the label, at its mark
+                near, far = sorted((x - across[0]) * _WIDTH / wide + turn * z for z in (_ARROW, _ARROW + long))
+                if side == "left" or near > 0:
+                    covered = [b for a, b in spots if near < a < far]
+                    over = max(0.0, far - _WIDTH) * tall
+                    cost, center = place(y, 2 * _LINE + 4, at, covered)
+                    best = min(best, ((cost + over, center), side))
+            (_, at), side = best
+            taken.append((at, 2 * _LINE + 4))
             yield {
                 "x": x,
                 "y": log10(p.tflops),
-                "ax": -26 if side == "right" else 26,
+                "ax": -_ARROW if side == "right" else _ARROW,
                 "ay": at - y,
                 "xanchor": side,
                 "align": side,
-                "text": f"{title}<br>{significant(p.time_us, 3)} µs{share}",
+                "text": f"{title}<br>{time}",
                 "arrowhead": 0,
                 "arrowwidth": 0.8,
                 "arrowcolor": COMPUTE,

@@ -46,4 +46,4 @@ def test_the_gates_badge_names_unmeasured_limits() -> None:
     judged = judge(factory.bare_record(suite, facts))
     judged = replace(judged, verdicts=tuple(v for v in judged.verdicts if v not in judged.gaps))
     unmeasured = judged.counts()["unmeasured"]
-    assert unmeasured and view.gate_badge(judged, "").text == f"gate passed, {unmeasured} unmeasured"
+    assert unmeasured and view.gate_badge(judged, "").text == f"gate passed, {unmeasured} optional unmeasured"

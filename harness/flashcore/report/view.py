@@ -314,8 +314,8 @@ def gate_badge(judgement: Judgement, href: str) -> Cell:
     if not judgement.limits:
         return Cell("nothing checked", title=title, mark=UNMEASURED, href=href)
     if judgement.gaps:
-        return Cell(f"{len(judgement.gaps):,} {UNMEASURED}", title=title, mark=UNMEASURED, href=href)
-    unmeasured = f", {counts['unmeasured']:,} {UNMEASURED}" if counts["unmeasured"] else ""
+        return Cell(f"{len(judgement.gaps):,} required {UNMEASURED}", title=title, mark=UNMEASURED, href=href)
+    unmeasured = f", {counts['unmeasured']:,} optional {UNMEASURED}" if counts["unmeasured"] else ""
     return Cell(f"gate passed{unmeasured}", title=title, mark="pass", href=href)
 
 

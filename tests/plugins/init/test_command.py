@@ -92,11 +92,11 @@ def theirs(folder: Path, text: str = THEIRS) -> Path:
 
 
 def test_kernels_and_launchers_are_found() -> None:
-    found = {f.name: (f.is_kernel, f.is_template, [p.kind for p in f.parameters]) for f in source.functions(THEIRS)}
+    found = {f.name: (f.is_kernel, f.template, [p.kind for p in f.parameters]) for f in source.functions(THEIRS)}
     assert found == {
-        "tiled": (True, True, ["Tensor", "Tensor"]),
-        "add_kernel": (True, False, ["Tensor", "Tensor", "Tensor", "int", "int"]),
-        "add": (False, False, ["Tensor", "Tensor", "Tensor", "float", "int", "stream"]),
+        "tiled": (True, ("T", "N"), ["Tensor", "Tensor"]),
+        "add_kernel": (True, (), ["Tensor", "Tensor", "Tensor", "int", "int"]),
+        "add": (False, (), ["Tensor", "Tensor", "Tensor", "float", "int", "stream"]),
     }
 
 
@@ -105,7 +105,7 @@ def test_kernels_and_launchers_are_found() -> None:
     [
         ("", "add((float*)a.out, (const float*)a.a,", "Tensor a, Tensor b, Tensor(a!) out, float scale, int n"),
         ("add_kernel", "add_kernel<<<", "Tensor a, Tensor b, Tensor(a!) c, int block_size, int n"),
-        ("tiled<float, 2>", "tiled<float, 2><<<", "Tensor x, Tensor(a!) y"),
+        ("tiled<float, 2>", "(float*)a.y);", "Tensor x, Tensor(a!) y"),
     ],
 )
 def test_the_suite_calls_the_launcher(tmp_path: Path, launcher: str, call: str, schema: str) -> None:
@@ -118,6 +118,54 @@ def test_the_suite_calls_the_launcher(tmp_path: Path, launcher: str, call: str, 
     assert (loaded.include, variant.libraries, variant.flags) == (("../include",), ("cublas",), ("-O3", "-std=c++17"))
     problem = load_problem(tmp_path / "suite", "problem.py")
     assert problem.work({"SIZE": 2, "n": 2}) == {"flop": 2, "bytes": 16}
+
+
+#: What a build without flags of its own compiles is chosen by macros.
+CHOSEN = """
+#include "theirs.h"
+//#define WITH_NCCL
+#define WIDE
+#ifdef WITH_NCCL
+#include <nccl.h>
+#if WIDE
+__global__ void shared_out(const float* x, float* out) {}
+#endif
+#else
+#ifdef WIDE
+__global__ void wide(const float* x, float* out) {}
+#else
+#include <curand_kernel.h>
+__global__ void narrow(const float* x, float* out) {}
+#endif
+#endif
+#ifdef OF_HEADER
+__global__ void of_header(const float* x, float* out) {}
+#endif
+#if 0
+__global__ void never(const float* x, float* out) {}
+#elif defined(__CUDACC__)
+__global__ void maybe(const float* x, float* out) {}
+#endif
+"""
+
+
+def test_headers_of_a_neighboring_folder_are_searched_if_they_are_included_in_quotes(tmp_path: Path) -> None:
+    for folder in ("kernels/gemm/basic", "kernels/gemm/tools/deep", "kernels/gemm/other"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "kernels" / "gemm" / "tools" / "deep" / "tiles.h").touch()
+    (tmp_path / "kernels" / "gemm" / "other" / "string.h").touch()
+    file = theirs(tmp_path / "kernels" / "gemm" / "basic", '#include "deep/tiles.h"\n#include <string.h>\n')
+    command.write(tmp_path / "suite", file)
+    assert load.load(tmp_path / "suite").include == ("../kernels/gemm/tools",)
+
+
+def test_what_no_macro_compiles_is_not_called_or_linked(tmp_path: Path) -> None:
+    file = theirs(tmp_path, CHOSEN)
+    (tmp_path / "theirs.h").write_text("#define OF_HEADER\n#include <cublas_v2.h>\n")
+    command.write(tmp_path / "suite", file)
+    assert "found there: wide, of_header, maybe." in (tmp_path / "suite" / "launch.cu").read_text()
+    (variant,) = load.load(tmp_path / "suite").variants.values()
+    assert variant.libraries == ("cublas",)
 
 
 def test_a_file_without_what_can_be_called_gets_a_stub(tmp_path: Path) -> None:

@@ -115,9 +115,9 @@ cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, void*, c
       twice<<<blocks, 256, KB, stream>>>(scratch, out, n);
       break;
     }
-    case 8:  // tries, and reads the error
-      twice<<<blocks, 256, 100 * KB, stream>>>(x, out, n);
-      if (cudaGetLastError() != cudaSuccess) twice<<<blocks, 256, 8 * KB, stream>>>(x, out, n);
+    case 8:  // tries, and reads the error; a kernel whose attribute no mode that runs on a GPU raises for the process
+      bounded<<<2 * blocks, 128, 100 * KB, stream>>>(x, out, n);
+      if (cudaGetLastError() != cudaSuccess) bounded<<<2 * blocks, 128, 8 * KB, stream>>>(x, out, n);
       break;
     case 9:  // larger clusters, where there are any
       cudaDeviceGetAttribute(&value, cudaDevAttrClusterLaunch, 0);

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import string
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore.errors import CapabilityError, UsageError
@@ -22,8 +22,11 @@ _NOISE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _HEAD = re.compile(r"(?P<type>[\w:<>,=&*\s]*?)\b(?P<name>\w+)\s*\((?P<parameters>(?:[^();{}]|\([^()]*\))*)\)\s*\{")
+_COMMA = re.compile(r",(?![^<]*>)")  # outside of template arguments
 _PARAMETER = re.compile(r"\s*(?P<type>.*?[\s*&])(?P<name>\w+)\s*(=.*)?", re.DOTALL)
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)', re.MULTILINE)
+_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
+_CONDITION = re.compile(r"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b[ \t]*(\w*)")
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"][^>"\n]+)', re.MULTILINE)
 _LIBRARY = re.compile(r"(cublasLt|cublas|cufft|curand|cusparse|cusolver|cudnn|nccl|nvrtc)\w*\.h")
 #: C++ types of numbers, and torch's dtypes of tensors, by a part of the name; the first that fits.
 _KINDS = {"cudaStream_t": "stream", "float": "float", "double": "float", "bool": "bool"}
@@ -49,24 +52,31 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A kernel, or a host function that launches kernels."""
+    """A kernel, or a host function that launches kernels; ``template`` are the names of its template's parameters."""
 
     name: str
     parameters: tuple[Parameter, ...]
     is_kernel: bool
-    is_template: bool
+    template: tuple[str, ...] = ()
 
     @property
     def guesses(self) -> int:
         """How much of a call must be guessed: nothing of a launcher on a given stream; 3 is too much."""
         kinds = [p.kind for p in self.parameters]
-        if self.is_template or "" in kinds or "Tensor" not in kinds:
+        if self.template or "" in kinds or "Tensor" not in kinds:
             return 3
         return 1 if self.is_kernel else 0 if "stream" in kinds else 2
 
+    def instantiated(self, arguments: str) -> Function:
+        """The function with the first template arguments in its parameters' types."""
+        parameters = self.parameters
+        for name, argument in zip(self.template, _COMMA.split(arguments), strict=False):
+            parameters = tuple(replace(p, cpp=re.sub(rf"\b{name}\b", argument.strip(), p.cpp)) for p in parameters)
+        return replace(self, parameters=parameters)
+
 
 _INPUT = Parameter("const float*", "x")
-_UNKNOWN = Function("", (_INPUT, Parameter("float*", "out")), is_kernel=False, is_template=False)
+_UNKNOWN = Function("", (_INPUT, Parameter("float*", "out")), is_kernel=False)
 
 
 def functions(text: str) -> Iterator[Function]:
@@ -82,9 +92,11 @@ def functions(text: str) -> Iterator[Function]:
             end += 1
         is_kernel = "__global__" in head["type"]
         if is_kernel or (head["name"] != "main" and re.search(r"<<<|cudaLaunch", text[head.end() : end])):
-            parts = filter(None, map(_PARAMETER.fullmatch, re.split(r",(?![^<]*>)", head["parameters"])))
+            parts = filter(None, map(_PARAMETER.fullmatch, _COMMA.split(head["parameters"])))
             parameters = tuple(Parameter(" ".join(p["type"].split()).rstrip("&"), p["name"]) for p in parts)
-            yield Function(head["name"], parameters, is_kernel, "template" in head["type"])
+            template = re.search(r"\btemplate\s*<(.*?)>", head["type"], re.DOTALL)
+            names = (part.partition("=")[0].split()[-1:] for part in (template[1] if template else "").split(","))
+            yield Function(head["name"], parameters, is_kernel, tuple(name for [name] in filter(None, names)))
 
 
 def suite_files(file: Path, folder: Path, launcher: str) -> dict[str, str]:
@@ -97,15 +109,19 @@ def suite_files(file: Path, folder: Path, launcher: str) -> dict[str, str]:
         UsageError: the file cannot be read, or has no such function.
     """
     try:
-        text = file.read_text(encoding="utf-8", errors="replace")
+        texts = [*_texts(file.resolve(), {}).values()]
     except OSError as error:
         raise UsageError(f"--from {file}: expected a CUDA file, found {error.strerror}") from error
-    found = [*functions(text)]
-    names = ", ".join(dict.fromkeys(f.name for f in found)) or "none"
-    named = [f for f in found if f.name == launcher.partition("<")[0].rpartition(":")[2]]
+    defined = {name for text in texts for name in _DEFINE.findall(text)}
+    texts = [_compiled(text, defined) for text in texts]
+    included = dict.fromkeys(name for text in texts for name in _INCLUDE.findall(text))
+    every = [*functions(texts[0])]
+    names = ", ".join(dict.fromkeys(f.name for f in every)) or "none"
+    named = [f for f in every if f.name == launcher.partition("<")[0].rpartition(":")[2]]
     if launcher and not named:
         raise UsageError(f"--launcher {launcher}: expected a kernel or launcher of {file}, found only {names}")
-    function = min(named or [f for f in found if f.guesses < 3], key=lambda f: f.guesses, default=_UNKNOWN)
+    function = min(named or [f for f in every if f.guesses < 3], key=lambda f: f.guesses, default=_UNKNOWN)
+    function = function.instantiated(launcher.partition("<")[2].removesuffix(">"))
     arguments = {_name(p.name): p for p in function.parameters if p.kind not in ("", "stream")}
     tensors = {name: p.cpp for name, p in arguments.items() if p.kind == "Tensor"}
     dtypes = {n: next((d for part, d in _DTYPES.items() if part in cpp), "float32") for n, cpp in tensors.items()}
@@ -116,20 +132,18 @@ def suite_files(file: Path, folder: Path, launcher: str) -> dict[str, str]:
         arguments, tensors = {"like": _INPUT} | arguments, {"like": _INPUT.cpp} | tensors
         dtypes["like"] = "float32"
     arguments = dict(sorted(arguments.items(), key=lambda item: (item[0] not in tensors, item[0] in outputs)))
-    included, stem = _included(file.resolve(), {}), _name(re.sub(r"\W+", "_", file.stem))
-    # As in a clone of CUTLASS or of CUDA's samples.
-    near = [up / sub for up in file.resolve().parents for sub in ("", "include", "tools/util/include", "Common")]
-    folders = (next((f for f in near if (f / name).is_file()), file.resolve().parent) for name in included)
+    stem = _name(re.sub(r"\W+", "_", file.stem))
+    folders = dict.fromkeys(_folder(name, file.resolve()) for name in included)
     keys = {
-        "include": [os.path.relpath(f, folder.resolve()) for f in dict.fromkeys(folders) if f != file.resolve().parent],
-        "libraries": [*dict.fromkeys(match[1] for name in included if (match := _LIBRARY.fullmatch(name)))],
-        "packages": ["torch"] * any(re.match("(torch|ATen|c10)/", name) for name in included),
+        "include": [os.path.relpath(f, folder.resolve()) for f in folders if f != file.resolve().parent],
+        "libraries": [*dict.fromkeys(match[1] for name in included if (match := _LIBRARY.fullmatch(name[1:])))],
+        "packages": ["torch"] * any(re.match(".(torch|ATen|c10)/", name) for name in included),
     }
     values = {
         "name": stem,
         "file": file.name,
         "path": os.path.relpath(file.resolve(), folder.resolve()),
-        "found": names,
+        "names": names,
         "define": f"#define TORCH_EXTENSION_NAME {stem}\n" if keys["packages"] else "",
         "call": _call(function, arguments, launcher),
         "nvcc": _release(),
@@ -156,14 +170,46 @@ def suite_files(file: Path, folder: Path, launcher: str) -> dict[str, str]:
     return {name: string.Template(form).substitute(values) for name, form in forms.items()}
 
 
-def _included(file: Path, known: dict[str, None]) -> dict[str, None]:
-    """The headers that a file and the headers beside it include, as they name them."""
-    for name in _INCLUDE.findall(file.read_text(encoding="utf-8", errors="replace")):
-        if name not in known:
-            known[name] = None
-            if (header := file.parent / name).is_file():
-                _included(header, known)
+def _texts(file: Path, known: dict[Path, str]) -> dict[Path, str]:
+    """The texts of a file and of the headers beside it that it includes, the file's first."""
+    known[file] = file.read_text(encoding="utf-8", errors="replace")
+    for name in _INCLUDE.findall(known[file]):
+        if (header := file.parent / name[1:]).is_file() and header not in known:
+            _texts(header, known)
     return known
+
+
+def _folder(name: str, file: Path) -> Path:
+    """The folder to search for a header: beside the file, as in a clone of CUTLASS or of CUDA's samples, or in any
+    folder of the nearest parents if the file includes its own headers by this name, in quotes."""
+    for distance, up in enumerate(file.parents):
+        for sub in ("", "include", "tools/util/include", "Common"):
+            if (up / sub / name[1:]).is_file():
+                return up / sub
+        if name.startswith('"') and 0 < distance < 4:
+            for header in sorted(up.glob(f"*/{name[1:]}")):
+                return header.parents[name.count("/")]
+    return file.parent
+
+
+def _compiled(text: str, defined: Collection[str]) -> str:
+    """The text without what only another macro than the defined ones, or nothing, would compile."""
+    lines = []
+    states: list[bool | None] = []  # of each condition around the line: whether it holds, if that is known
+    for line in text.split("\n"):
+        if (match := _CONDITION.match(line)) is None:
+            lines.append(line if False not in states else "")
+            continue
+        word, name = match.groups()
+        if word == "ifdef" and not name.startswith("_"):
+            states.append(name in defined)
+        elif word.startswith("if"):
+            states.append(False if (word, name) == ("if", "0") else None)
+        elif states and word == "endif":
+            states.pop()
+        elif states and states[-1] is not None:
+            states[-1] = not states[-1] if word == "else" else None
+    return "\n".join(lines)
 
 
 def _call(function: Function, arguments: Mapping[str, Parameter], launcher: str) -> str:
