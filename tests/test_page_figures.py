@@ -56,7 +56,8 @@ FIGURE = re.compile(r"(?<![\w.=])\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?(?![\w])"
 #: What is not traced: words of templates, counts of rows, identifiers, a machine's size, occupancy's charts.
 PLAIN = re.compile(
     r"(?<!\d)95 %|(?:under|than) 5 %|near 100|<1\b|c\+\+17|16-byte|16 at least|exit \d|\d+ GB, \d+ MiB L2"
-    r"|[\d,]+ (?:more|variants|limits|results|goals|shapes|facts|kernels|smaller|waived|(?:(?:required|optional) )?unmeasured|pass|at risk)\b"
+    r"|[\d,]+ (?:more|variants|limits|results|goals|shapes|facts|kernels|smaller|waived|unmeasured|pass|at risk)\b"
+    r"|[\d,]+ (?:required|optional) unmeasured|[\d,]+ of them required"
     r"|(?:of|by|Only the first of|failures: \d+ of) [\d,]+\b(?! %)|\([\d,]+:|All [\d,]+ lines next to [\d,]+"
     r"|(?:check|bench|profile|sanitize) [\d,]+|lines have [\d.]+|^[\d.,]+ (?:registers|KiB of shared memory): .*"
     r"|^(?:next|now|on sm_\w+): .*|A/A [\d.]+|-\d{4},|source \w+|record schema \d|design \d+"

@@ -407,8 +407,8 @@ def _origin(roof: Roof) -> str:
 
 def _roof(p: Point) -> Roof | None:
     """The lower of the two roofs above a mark."""
-    known = [r for r in (p.ceiling.compute, p.ceiling.bandwidth) if r]
-    return min(known, key=lambda r: height(r, p.intensity), default=None)
+    roofs = [r for r in (p.ceiling.compute, p.ceiling.bandwidth) if r]
+    return min(roofs, key=lambda r: height(r, p.intensity), default=None)
 
 
 def _case(subject: Subject) -> Subject:

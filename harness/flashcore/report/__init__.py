@@ -90,7 +90,7 @@ def render(
     book = Book(record, require, today, baseline, against)
     roofline = roofline_page.page(book)
     every: list[Page[Any]] = [overview_page.page(book)]
-    every += [roofline] if roofline.view.known else []
+    every += [roofline] if roofline.view.has_content else []
     every += [guardrail_page.page(book)] if book.judgement.verdicts else []
     every += [replace(page, in_menu=page.name != INDEX) for make in pages if (page := make(book)) is not None]
     every = [*{page.name: page for page in every}.values()]  # a plugin's page replaces the page of the same name

@@ -82,7 +82,7 @@ class Roofline:
         return roofline.roofs(self.device, None, tuple(by_gpu) or record.roofs)
 
     @property
-    def known(self) -> bool:
+    def has_content(self) -> bool:
         """Whether there is anything to show."""
         return bool(self.roofs or self.marks.by_case)
 

@@ -152,11 +152,13 @@ __global__ void maybe(const float* x, float* out) {}
 def test_headers_of_a_neighboring_folder_are_searched_if_they_are_included_in_quotes(tmp_path: Path) -> None:
     for folder in ("kernels/gemm/basic", "kernels/gemm/tools/deep", "kernels/gemm/other"):
         (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "kernels" / "gemm" / "tools" / "deep" / "tiles.h").touch()
+    (tmp_path / "kernels" / "gemm" / "tools" / "deep" / "tiles.h").write_text("#include <cublas_v2.h>\n")
     (tmp_path / "kernels" / "gemm" / "other" / "string.h").touch()
     file = theirs(tmp_path / "kernels" / "gemm" / "basic", '#include "deep/tiles.h"\n#include <string.h>\n')
     command.write(tmp_path / "suite", file)
-    assert load.load(tmp_path / "suite").include == ("../kernels/gemm/tools",)
+    loaded = load.load(tmp_path / "suite")
+    assert loaded.include == ("../kernels/gemm/tools",)
+    assert [v.libraries for v in loaded.variants.values()] == [("cublas",)]
 
 
 def test_what_no_macro_compiles_is_not_called_or_linked(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import string
@@ -170,15 +171,16 @@ def suite_files(file: Path, folder: Path, launcher: str) -> dict[str, str]:
     return {name: string.Template(form).substitute(values) for name, form in forms.items()}
 
 
-def _texts(file: Path, known: dict[Path, str]) -> dict[Path, str]:
-    """The texts of a file and of the headers beside it that it includes, the file's first."""
-    known[file] = file.read_text(encoding="utf-8", errors="replace")
-    for name in _INCLUDE.findall(known[file]):
-        if (header := file.parent / name[1:]).is_file() and header not in known:
-            _texts(header, known)
-    return known
+def _texts(file: Path, texts: dict[Path, str]) -> dict[Path, str]:
+    """The texts of a file and of the headers that come with it, as it includes them, the file's first."""
+    texts[file] = file.read_text(encoding="utf-8", errors="replace")
+    for name in _INCLUDE.findall(texts[file]):
+        if (header := _folder(name, file) / name[1:]).is_file() and header not in texts:
+            _texts(header, texts)
+    return texts
 
 
+@functools.cache
 def _folder(name: str, file: Path) -> Path:
     """The folder to search for a header: beside the file, as in a clone of CUTLASS or of CUDA's samples, or in any
     folder of the nearest parents if the file includes its own headers by this name, in quotes."""

@@ -237,16 +237,16 @@ def attributes(arch: str) -> dict[int, int]:
     The number of SMs is that of this machine's GPU if it has this arch, else of the largest GPU in the device table.
     """
     number, limits, gpu = int(arch[3:].rstrip("af")), occupancy.limits(arch), Gpu.find()
-    known = {1: occupancy.MAX_THREADS, 9: 1 << 16, 10: occupancy.WARP, 31: 1, 41: 1, 95: 1, 115: 1}
-    known |= dict(zip(range(2, 8), (*occupancy.MAX_BLOCK, *occupancy.MAX_GRID), strict=True))
-    known |= {12: occupancy.REGISTERS_PER_SM, 82: occupancy.REGISTERS_PER_SM, 75: number // 10, 76: number % 10}
-    known |= {8: _SMEM_PER_BLOCK, 120: int(number >= 90)}
+    answers = {1: occupancy.MAX_THREADS, 9: 1 << 16, 10: occupancy.WARP, 31: 1, 41: 1, 95: 1, 115: 1}
+    answers |= dict(zip(range(2, 8), (*occupancy.MAX_BLOCK, *occupancy.MAX_GRID), strict=True))
+    answers |= {12: occupancy.REGISTERS_PER_SM, 82: occupancy.REGISTERS_PER_SM, 75: number // 10, 76: number % 10}
+    answers |= {8: _SMEM_PER_BLOCK, 120: int(number >= 90)}
     if limits is not None:
-        known |= {39: 32 * limits.warps, 106: limits.blocks, 111: limits.reserved}
-        known |= {_SMEM_OPTIN: 1024 * limits.smem_block, 81: 1024 * limits.smem}
+        answers |= {39: 32 * limits.warps, 106: limits.blocks, 111: limits.reserved}
+        answers |= {_SMEM_OPTIN: 1024 * limits.smem_block, 81: 1024 * limits.smem}
     if of_arch := [d for d in devices.load().values() if d.arch.rstrip("af") == arch.rstrip("af")]:
         largest = max(of_arch, key=lambda d: d.sms)
-        known |= {16: largest.sms, 38: int(largest.l2_mib * 2**20)}
+        answers |= {16: largest.sms, 38: int(largest.l2_mib * 2**20)}
     if gpu is not None and gpu.arch_of((arch,)):
-        known[16] = gpu.sms
-    return known
+        answers[16] = gpu.sms
+    return answers
