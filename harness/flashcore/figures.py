@@ -353,15 +353,13 @@ class Chart:
             title = f"<b>{escape(p.subject.variant)}</b> {escape(self.labels[p.subject])}"
             time = f"{significant(p.time_us, 3)} µs{share}"
             long = _LETTER * max(len(title) - len("<b></b>"), len(time))
-            best = (inf, y), "left"
-            for side, turn in (("left", 1), ("right", -1)):  # of the label, at its mark
-                near, far = sorted((x - across[0]) * _WIDTH / wide + turn * z for z in (_ARROW, _ARROW + long))
-                if side == "left" or near > 0:
-                    covered = [b for a, b in spots if near < a < far]
-                    over = max(0.0, far - _WIDTH) * tall
-                    cost, center = place(y, 2 * _LINE + 4, at, covered)
-                    best = min(best, ((cost + over, center), side))
-            (_, at), side = best
+            center, places = (x - across[0]) * _WIDTH / wide, []
+            for side, near in (("left", center + _ARROW), ("right", center - _ARROW - long)):  # of the label
+                covered = [b for a, b in spots if near < a < near + long]
+                over = max(0.0, -near, near + long - _WIDTH) * tall
+                cost, middle = place(y, 2 * _LINE + 4, at, covered)
+                places.append((over + cost, middle, side))
+            _, at, side = min(places)
             taken.append((at, 2 * _LINE + 4))
             yield {
                 "x": x,

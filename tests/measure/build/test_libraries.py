@@ -253,6 +253,16 @@ def test_a_packages_headers_are_found_and_an_edit_is_compiled(
 
 
 @pytest.mark.usefixtures("whole_cuda_headers")
+def test_torchs_headers_come_with_those_of_its_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = [tmp_path / "nvidia" / name / "include" for name in ("cu13", "cublas")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    monkeypatch.setattr(toolchain, "site_packages", lambda: [tmp_path])
+    nvcc = toolchain.Nvcc(tmp_path / "nvcc", tmp_path, "13.0", "")
+    both = [libraries.find(factory.variant("plain", packages=names), tmp_path, nvcc) for names in (("torch",), ())]
+    assert [[folder in x.headers for folder in folders] for x in both] == [[True, True], [False, False]]
+
+
 def test_code_of_torch_is_linked_with_torch(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
     before, call = "#include <c10/util/Exception.h>\n", 'TORCH_CHECK(s.N > 0, "empty");'
     suite = write(tmp_path / "suite", 'packages = ["torch"]\n', before=before, call=call)

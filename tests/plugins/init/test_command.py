@@ -176,6 +176,12 @@ def test_a_file_without_what_can_be_called_gets_a_stub(tmp_path: Path) -> None:
     assert load.load(tmp_path / "suite").shapes
 
 
+def test_a_long_name_is_cut(tmp_path: Path) -> None:
+    (tmp_path / f"{'tiled_' * 30}.cu").write_text(THEIRS.replace('#include "theirs.h"', ""))
+    command.write(tmp_path / "suite", tmp_path / f"{'tiled_' * 30}.cu")
+    assert load.load(tmp_path / "suite").name == "tiled_" * 9 + "tiled"
+
+
 def test_what_there_is_not_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"found only tiled, add_kernel, add"):
         command.write(tmp_path / "suite", theirs(tmp_path), "subtract")

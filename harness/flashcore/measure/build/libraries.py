@@ -46,6 +46,7 @@ def find(variant: Variant, root: Path, nvcc: toolchain.Nvcc) -> Libraries:
         headers.append(folder / "include")
         if name == "torch":
             headers += folder / "include/torch/csrc/api/include", Path(sysconfig.get_path("include"))
+            headers += _of_nvidia("include")  # torch's headers include those of its libraries
             of_torch = [file for part in _OF_TORCH if (file := folder / "lib" / f"lib{part}.so").is_file()]
     files = [root / name if "/" in name or "." in name else _named(name, nvcc) for name in variant.libraries]
     for file in files:
@@ -71,12 +72,15 @@ def _package(name: str) -> Path:
     )
 
 
+def _of_nvidia(part: str) -> list[Path]:
+    """That folder of each of NVIDIA's Python packages, the newest first."""
+    sites = toolchain.site_packages()
+    return [folder for site in sites for folder in sorted(site.glob(f"nvidia/*/{part}"), reverse=True)]
+
+
 def _named(name: str, nvcc: toolchain.Nvcc) -> Path:
     """The file of a library such as ``cublas``: of a Python package, as torch loads it, the toolkit or the system."""
-    folders = [
-        folder for site in toolchain.site_packages() for folder in sorted(site.glob("nvidia/*/lib"), reverse=True)
-    ]
-    folders += (nvcc.root / folder for folder in ("lib64", "lib"))
+    folders = [*_of_nvidia("lib"), *(nvcc.root / folder for folder in ("lib64", "lib"))]
     for folder in folders:
         for file in (folder / f"lib{name}.so", *sorted(folder.glob(f"lib{name}.so.*")), folder / f"lib{name}.a"):
             if file.is_file():

@@ -23,12 +23,14 @@ _NOISE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _HEAD = re.compile(r"(?P<type>[\w:<>,=&*\s]*?)\b(?P<name>\w+)\s*\((?P<parameters>(?:[^();{}]|\([^()]*\))*)\)\s*\{")
+_TEMPLATE = re.compile(r"(\w+)\s*(?:=[^,>]*)?[,>]")
 _COMMA = re.compile(r",(?![^<]*>)")  # outside of template arguments
 _PARAMETER = re.compile(r"\s*(?P<type>.*?[\s*&])(?P<name>\w+)\s*(=.*)?", re.DOTALL)
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 _CONDITION = re.compile(r"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b[ \t]*(\w*)")
+_ELSE = {True: False, False: True}
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"][^>"\n]+)', re.MULTILINE)
-_LIBRARY = re.compile(r"(cublasLt|cublas|cufft|curand|cusparse|cusolver|cudnn|nccl|nvrtc)\w*\.h")
+_LIBRARIES = re.compile(r"^.(cublasLt|cublas|cufft|curand|cusparse|cusolver|cudnn|nccl|nvrtc)\w*\.h$")
 #: C++ types of numbers, and torch's dtypes of tensors, by a part of the name; the first that fits.
 _KINDS = {"cudaStream_t": "stream", "float": "float", "double": "float", "bool": "bool"}
 _KINDS |= dict.fromkeys(("int", "size_t", "long", "short", "char"), "int")
@@ -95,9 +97,8 @@ def functions(text: str) -> Iterator[Function]:
         if is_kernel or (head["name"] != "main" and re.search(r"<<<|cudaLaunch", text[head.end() : end])):
             parts = filter(None, map(_PARAMETER.fullmatch, _COMMA.split(head["parameters"])))
             parameters = tuple(Parameter(" ".join(p["type"].split()).rstrip("&"), p["name"]) for p in parts)
-            template = re.search(r"\btemplate\s*<(.*?)>", head["type"], re.DOTALL)
-            names = (part.partition("=")[0].split()[-1:] for part in (template[1] if template else "").split(","))
-            yield Function(head["name"], parameters, is_kernel, tuple(name for [name] in filter(None, names)))
+            template = _TEMPLATE.findall(head["type"]) if "template" in head["type"] else ()
+            yield Function(head["name"], parameters, is_kernel, tuple(template))
 
 
 def suite_files(file: Path, folder: Path, launcher: str) -> dict[str, str]:
@@ -133,11 +134,11 @@ def suite_files(file: Path, folder: Path, launcher: str) -> dict[str, str]:
         arguments, tensors = {"like": _INPUT} | arguments, {"like": _INPUT.cpp} | tensors
         dtypes["like"] = "float32"
     arguments = dict(sorted(arguments.items(), key=lambda item: (item[0] not in tensors, item[0] in outputs)))
-    stem = _name(re.sub(r"\W+", "_", file.stem))
+    stem = _name(re.sub(r"\W+", "_", file.stem)[:60].rstrip("_"))
     folders = dict.fromkeys(_folder(name, file.resolve()) for name in included)
     keys = {
         "include": [os.path.relpath(f, folder.resolve()) for f in folders if f != file.resolve().parent],
-        "libraries": [*dict.fromkeys(match[1] for name in included if (match := _LIBRARY.fullmatch(name[1:])))],
+        "libraries": [*dict.fromkeys(library for name in included for library in _LIBRARIES.findall(name))],
         "packages": ["torch"] * any(re.match(".(torch|ATen|c10)/", name) for name in included),
     }
     values = {
@@ -199,18 +200,17 @@ def _compiled(text: str, defined: Collection[str]) -> str:
     lines = []
     states: list[bool | None] = []  # of each condition around the line: whether it holds, if that is known
     for line in text.split("\n"):
-        if (match := _CONDITION.match(line)) is None:
-            lines.append(line if False not in states else "")
-            continue
-        word, name = match.groups()
-        if word == "ifdef" and not name.startswith("_"):
-            states.append(name in defined)
-        elif word.startswith("if"):
-            states.append(False if (word, name) == ("if", "0") else None)
-        elif states and word == "endif":
-            states.pop()
-        elif states and states[-1] is not None:
-            states[-1] = not states[-1] if word == "else" else None
+        match = _CONDITION.match(line)
+        if match is None:
+            lines.append("" if False in states else line)
+        elif match[1] == "endif":
+            del states[-1:]
+        elif match[1].startswith("e"):
+            states[-1:] = [_ELSE.get(state) if match[1] == "else" else None for state in states[-1:]]
+        elif match[1] == "ifdef" and not match[2].startswith("_"):
+            states.append(match[2] in defined)
+        else:
+            states.append(False if match[2] == "0" else None)
     return "\n".join(lines)
 
 

@@ -35,37 +35,27 @@ def write(recording: Recording, file: Path) -> None:
 
 def figure(spans: Any) -> dict[str, Any]:
     """A plotly figure: a lane for each warp, by block and role, and a color for each phase; time is in ns."""
-    marked = spans[spans.phase != UNMARKED]
-    places = [*zip(marked.block, marked.role, marked.warp, marked.sm, strict=True)]
-    lanes = {place: lane for lane, place in enumerate(sorted(set(places)))}
-    named = marked.assign(lane=[lanes[place] for place in places]).groupby("phase", sort=False)
-    return {
-        "data": [
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": phase,
-                "x": [x for s in of.itertuples() for x in (round(s.start, 1), round(s.end, 1), None)],
-                "y": [y for s in of.itertuples() for y in (s.lane, s.lane, None)],
-                "line": {"width": 9},
-                "hovertemplate": "%{x:,.0f} ns",
-            }
-            for phase, of in named
-        ],
-        "layout": {
-            "xaxis": {"title": {"text": "ns"}, "exponentformat": "none"},
-            "yaxis": {
-                "tickvals": [*lanes.values()],
-                "ticktext": [f"block {block}, SM {sm}: {role}, warp {warp}" for block, role, warp, sm in lanes],
-                "autorange": "reversed",
-                "automargin": True,
-                "showgrid": False,
-            },
-            "legend": {"orientation": "h", "y": 1, "yanchor": "bottom"},
-            "height": 140 + 15 * len(lanes),
-            "margin": {"t": 40, "b": 50},
-        },
+    marked = spans[spans.phase != UNMARKED].round(1)
+    lanes = [f"block {s.block}, SM {s.sm}: {s.role}, warp {s.warp:2}" for s in marked.itertuples()]
+    data = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": phase,
+            "x": [x for s in of.itertuples() for x in (s.start, s.end, None)],
+            "y": [lane for lane in of.lane for _ in range(3)],
+            "line": {"width": 9},
+        }
+        for phase, of in marked.assign(lane=lanes).groupby("phase", sort=False)
+    ]
+    layout = {
+        "xaxis": {"title": {"text": "ns"}, "exponentformat": "none"},
+        "yaxis": {"categoryorder": "category descending", "dtick": 1, "automargin": True, "showgrid": False},
+        "legend": {"orientation": "h", "y": 1, "yanchor": "bottom"},
+        "height": 140 + 15 * len({*lanes}),
+        "margin": {"t": 40, "b": 50},
     }
+    return {"data": data, "layout": layout}
 
 
 def notes(recording: Recording) -> list[str]:
