@@ -28,7 +28,7 @@ _COMMA = re.compile(r",(?![^<]*>)")  # outside of template arguments
 _PARAMETER = re.compile(r"\s*(?P<type>.*?[\s*&])(?P<name>\w+)\s*(=.*)?", re.DOTALL)
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 _CONDITION = re.compile(r"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b[ \t]*(\w*)")
-_ELSE = {True: False, False: True}
+_ELSE: Mapping[bool | None, bool] = {True: False, False: True}
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"][^>"\n]+)', re.MULTILINE)
 _LIBRARIES = re.compile(r"^.(cublasLt|cublas|cufft|curand|cusparse|cusolver|cudnn|nccl|nvrtc)\w*\.h$")
 #: C++ types of numbers, and torch's dtypes of tensors, by a part of the name; the first that fits.

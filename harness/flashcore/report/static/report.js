@@ -1,5 +1,5 @@
-// Keeps the reader's selections in the address, shows one shape at a time, and makes tables sortable and filterable, with
-// selectable columns. Without scripts the pages show everything about their first shape.
+// Keeps selections in the address, shows one shape at a time, makes tables sortable and filterable. Without scripts the
+// pages show their first shape.
 "use strict";
 (() => {
   const all = (selector, root = document) => Array.from(root.querySelectorAll(selector));
@@ -11,9 +11,9 @@
   const params = () => new URLSearchParams(address()[1] ?? "");
   let shown = address();
   addEventListener("popstate", () => {
-    const [[page, query], [before, asked]] = [address(), shown];
+    const [[page, query], [before, earlier]] = [address(), shown];
     shown = address();
-    if ((!single || page === before) && query !== asked) location.reload(); // after Back, reload to apply the address
+    if ((!single || page === before) && query !== earlier) location.reload(); // after Back, reload to apply the address
   });
   const listeners = [];
   const state = {
@@ -133,7 +133,7 @@
     form.addEventListener("submit", (event) => event.preventDefault());
   }
 
-  // --- one shape at a time: the others stay packed until selected, and long tables until they are opened ---
+  // --- packed parts: a shape until it is selected, a long table until it is opened ---
   async function unpacked(packed) {
     const bytes = Uint8Array.from(atob(packed.textContent), (c) => c.charCodeAt(0));
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
@@ -207,7 +207,7 @@
     const from = event.target instanceof Element ? event.target : null;
     const menu = from?.closest(".menu");
     for (const open of all(".menu[open]")) if (open !== menu) open.open = false;
-    const cell = from?.closest("a, button, summary, label") ? null : from?.closest("td[title], dd[title], .badge[title], [data-tell]");
+    const cell = from?.closest("a, button, summary, label") ? null : from?.closest("td[title], dd[title], .badge[title]");
     inspector.hidden = !cell;
     inspector.textContent = cell ? cell.title : "";
   });
