@@ -83,6 +83,13 @@ int main() { add_kernel<<<1, 1>>>(0, 0, 0, 0); }
 """
 
 
+#: As in CUTLASS's examples.
+CLUSTERED = """
+__global__ static __launch_bounds__(decltype(size(Tiled<(2 + 6)>{}))::value) void gemm(const float* a, float* c) {}
+void clustered(const float* a, float* c) { lib::launch_on_cluster(config, (void*)gemm, a, c); }
+"""
+
+
 def theirs(folder: Path, text: str = THEIRS) -> Path:
     (folder / "theirs.h").write_text("#include <lib/deep.h>\n#include <cublas_v2.h>\n")
     (folder / "include" / "lib").mkdir(parents=True, exist_ok=True)
@@ -92,11 +99,15 @@ def theirs(folder: Path, text: str = THEIRS) -> Path:
 
 
 def test_kernels_and_launchers_are_found() -> None:
-    found = {f.name: (f.is_kernel, f.template, [p.kind for p in f.parameters]) for f in source.functions(THEIRS)}
+    found = {
+        f.name: (f.is_kernel, f.template, [p.kind for p in f.parameters]) for f in source.functions(THEIRS + CLUSTERED)
+    }
     assert found == {
         "tiled": (True, ("T", "N"), ["Tensor", "Tensor"]),
         "add_kernel": (True, (), ["Tensor", "Tensor", "Tensor", "int", "int"]),
         "add": (False, (), ["Tensor", "Tensor", "Tensor", "float", "int", "stream"]),
+        "gemm": (True, (), ["Tensor", "Tensor"]),
+        "clustered": (False, (), ["Tensor", "Tensor"]),
     }
 
 
@@ -172,7 +183,8 @@ def test_what_no_macro_compiles_is_not_called_or_linked(tmp_path: Path) -> None:
 
 def test_a_file_without_what_can_be_called_gets_a_stub(tmp_path: Path) -> None:
     command.write(tmp_path / "suite", theirs(tmp_path, "__global__ void none(Params p) {}\n"))
-    assert "TODO" in (tmp_path / "suite" / "launch.cu").read_text()
+    text = (tmp_path / "suite" / "launch.cu").read_text()
+    assert "init --launcher NAME" in text and text.index("#include <stdexcept>") < text.index('theirs.cu"')
     assert load.load(tmp_path / "suite").shapes
 
 
@@ -187,6 +199,8 @@ def test_what_there_is_not_is_named(tmp_path: Path) -> None:
         command.write(tmp_path / "suite", theirs(tmp_path), "subtract")
     with pytest.raises(UsageError, match="expected a CUDA file"):
         command.write(tmp_path / "suite", tmp_path / "no.cu")
+    with pytest.raises(UsageError, match="found Python\n  hint: a Triton kernel"):
+        command.write(tmp_path / "suite", tmp_path / "kernel.py")
     assert not list((tmp_path / "suite").iterdir())
 
 

@@ -16,15 +16,18 @@ from flashcore.measure.machine.gpu import Gpu
 from flashcore.suites.operator_schema import CPP_WORDS
 
 _FORMS = {"suite.toml": "from_suite.toml.txt", "problem.py": "from_problem.py.txt", "launch.cu": "from_launch.cu.txt"}
+#: Parentheses in parentheses, as deep as public code has them.
+_PARENTHESES = functools.reduce(lambda inner, _: rf"\((?:[^()]|{inner})*\)", range(4), r"\([^()]*\)")
 #: Comments, strings and preprocessor lines; attributes of kernels.
 _NOISE = re.compile(
     r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*'
-    r"|__(?:launch_bounds|cluster_dims|attribute)__\s*\((?:[^()]|\([^()]*\))*\)|\b__restrict__\b|\bvolatile\b",
+    rf"|__(?:launch_bounds|cluster_dims|attribute)__\s*{_PARENTHESES}|\b__restrict__\b|\bvolatile\b",
     re.MULTILINE | re.DOTALL,
 )
 _HEAD = re.compile(r"(?P<type>[\w:<>,=&*\s]*?)\b(?P<name>\w+)\s*\((?P<parameters>(?:[^();{}]|\([^()]*\))*)\)\s*\{")
 _TEMPLATE = re.compile(r"(\w+)\s*(?:=[^,>]*)?[,>]")
 _COMMA = re.compile(r",(?![^<]*>)")  # outside of template arguments
+_LAUNCHES = re.compile(r"<<<|[lL]aunch\w*\s*\(")
 _PARAMETER = re.compile(r"\s*(?P<type>.*?[\s*&])(?P<name>\w+)\s*(=.*)?", re.DOTALL)
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 _CONDITION = re.compile(r"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b[ \t]*(\w*)")
@@ -94,7 +97,7 @@ def functions(text: str) -> Iterator[Function]:
             depth += {"{": 1, "}": -1}.get(text[end], 0)
             end += 1
         is_kernel = "__global__" in head["type"]
-        if is_kernel or (head["name"] != "main" and re.search(r"<<<|cudaLaunch", text[head.end() : end])):
+        if is_kernel or (head["name"] != "main" and _LAUNCHES.search(text, head.end(), end)):
             parts = filter(None, map(_PARAMETER.fullmatch, _COMMA.split(head["parameters"])))
             parameters = tuple(Parameter(" ".join(p["type"].split()).rstrip("&"), p["name"]) for p in parts)
             template = _TEMPLATE.findall(head["type"]) if "template" in head["type"] else ()
@@ -108,8 +111,11 @@ def suite_files(file: Path, folder: Path, launcher: str) -> dict[str, str]:
         launcher: the function to call, with its template arguments; empty: the one that leaves least to guess.
 
     Raises:
-        UsageError: the file cannot be read, or has no such function.
+        UsageError: the file is no CUDA, cannot be read, or has no such function.
     """
+    if file.suffix == ".py":
+        hint = "hint: a Triton kernel needs no wrapper: docs/how-to/gate-a-triton-kernel.md"
+        raise UsageError(f"--from {file}: expected a CUDA file, found Python\n  {hint}")
     try:
         texts = [*_texts(file.resolve(), {}).values()]
     except OSError as error:
@@ -146,7 +152,8 @@ def suite_files(file: Path, folder: Path, launcher: str) -> dict[str, str]:
         "file": file.name,
         "path": os.path.relpath(file.resolve(), folder.resolve()),
         "names": names,
-        "define": f"#define TORCH_EXTENSION_NAME {stem}\n" if keys["packages"] else "",
+        "define": "#include <stdexcept>\n" * (not function.name)
+        + f"#define TORCH_EXTENSION_NAME {stem}\n" * bool(keys["packages"]),
         "call": _call(function, arguments, launcher),
         "nvcc": _release(),
         "arch": _arch(),
@@ -217,7 +224,9 @@ def _compiled(text: str, defined: Collection[str]) -> str:
 def _call(function: Function, arguments: Mapping[str, Parameter], launcher: str) -> str:
     """The statement that launches."""
     if not function.name:
-        return "return cudaErrorNotSupported;  // TODO: launch a kernel on the given stream"
+        return (
+            'throw std::invalid_argument("launch.cu calls no kernel yet: init --launcher NAME, or write it");  // TODO'
+        )
     members = {p: f"({p.cpp})a.{name}" for name, p in arguments.items()}
     given = ", ".join("stream" if p.kind == "stream" else members.get(p, "{}") for p in function.parameters)
     launch = "<<<flashcore::ceil_div(s.SIZE, 256), 256, 0, stream>>>  // TODO: its grid and block\n      "
