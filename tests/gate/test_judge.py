@@ -531,7 +531,7 @@ def test_a_plan_that_names_another_kernel_or_crashes_fails_without_a_gpu() -> No
     crashed = replace(factory.plan("fast", "long", error="x"), cause=PlanCrashed(-11))
     result = judge(replace(record, plans=(crashed,)))
     assert result.exit_code is Exit.FAILED and of_budget(result, "as_planned", "fail")[0].reason.startswith(
-        "the launch plan was killed by signal 11"
+        "the launch plan was killed by signal 11: it reads a tensor, perhaps"
     )
 
 

@@ -62,7 +62,8 @@ def _crash(cause: c.Crash) -> str:
 def _plan_crashed(cause: c.PlanCrashed | c.PlanStopped) -> str:
     code = cause.exit_code
     how = f"ended with exit code {code}" if code >= 0 else f"was killed by signal {-code}"
-    return f"the launch plan {how}{_tail(cause.output)}"
+    why = ": it reads a tensor, perhaps, which has no memory without a GPU" if code == -11 else ""
+    return f"the launch plan {how}{why}{_tail(cause.output)}"
 
 
 def _wrong(cause: c.WrongAnswer) -> str:

@@ -64,7 +64,7 @@ ABSENT = factory.artifact("fast", "sm_90a", "unsupported", "no TMA")
         (built(), "unsupported", "not declared for sm_90a"),
         (built(factory.artifact("fast", "sm_80", "failed", "x")), "unsupported", "not declared for sm_90a"),
         (built(OK, cause=PlanRefused("too long")), "unsupported", "too long"),
-        (built(OK, cause=PlanCrashed(-11)), "failed", "the launch plan was killed by signal 11"),
+        (built(OK, cause=PlanCrashed(-6)), "failed", "the launch plan was killed by signal 6"),
     ],
 )
 def test_what_cannot_run_today(after: match_cases.Side, outcome: str, reason: str) -> None:
