@@ -54,8 +54,8 @@ def paired(before: Iterable[Kernel], after: Iterable[Kernel]) -> dict[str, str]:
         (lambda kernel: "any", _unlike),
     )
     for group_of, cost in stages:
-        found = {*pairs.values()}
-        gone = grouped((group_of(k), k) for name, k in old.items() if name not in found)
+        paired_names = {*pairs.values()}
+        gone = grouped((group_of(k), k) for name, k in old.items() if name not in paired_names)
         for group, kernels in grouped((group_of(k), k) for name, k in new.items() if name not in pairs).items():
             if group and group in gone:
                 pairs |= _nearest(gone[group], kernels, cost)

@@ -343,8 +343,8 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
         return not built.get(key[:2]) or (ratchet and key[:3] in gone)
 
     values = {**_collapse(merged), **{key: value for key, value in old.values.items() if stays(key)}}
-    known = {key[:3] for key in values}
-    notes |= {key: text for key, text in old.noted.items() if stays(key) and key[:3] in known}
+    compared = {key[:3] for key in values}
+    notes |= {key: text for key, text in old.noted.items() if stays(key) and key[:3] in compared}
     remaining = {made_with[key.variant] for key in values}
     kept = {name: version for name, version in before.items() if name in remaining}
     names = tuple(f"{variant}/{kernel} ({arch})" for variant, arch, kernel in gone if not ratchet)

@@ -179,11 +179,11 @@ def _unlisted(
 def _changed(old: Baseline, now: Baseline, old_names: Mapping[Kernel, Kernel]) -> Iterator[str]:
     """Notes on other machine code, other launches, and FP64 instructions in kernels that had none."""
     lines = matched(old.noted, now.noted, old_names)
-    known = {key[:3] for key in old.noted if key.fact == CODE}
+    with_code = {key[:3] for key in old.noted if key.fact == CODE}
     where: dict[str, dict[tuple[str, str, str], dict[str, None]]] = {}
     for key, text in now.noted.items():
         was = old.noted[lines[key]] if key in lines else ""
-        is_new = key.fact == FP64 and not was and old_names.get(key[:3], key[:3]) in known
+        is_new = key.fact == FP64 and not was and old_names.get(key[:3], key[:3]) in with_code
         if is_new or (was not in ("", text) and key.fact != FP64):
             change = f": {was} → {text}" if key.fact == LAUNCH else ""
             at = key.shape if key.fact == LAUNCH else key.arch

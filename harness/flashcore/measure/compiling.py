@@ -174,8 +174,8 @@ def _described(built: Built, context: Context, seconds: float) -> Built:
     planned = grouped((p.variant, p) for p in built.plans)
     for artifact in built.artifacts:
         kernel_facts, code = static_facts.facts(artifact, Path(suite.root), suite)
-        known, owner = plans_for(built.plans, artifact.arch), suite.variants[artifact.variant]
-        needed = [known.get((owner.name, s.name)) for s in suite.shapes.values() if owner.runs_on(s)]
+        plan_of, owner = plans_for(built.plans, artifact.arch), suite.variants[artifact.variant]
+        needed = [plan_of.get((owner.name, s.name)) for s in suite.shapes.values() if owner.runs_on(s)]
         unlaunched = unlaunched_of(needed, (f.subject.kernel or "" for f in kernel_facts))
         artifacts.append(replace(artifact, code=code, unlaunched=unlaunched))
         kernel_facts = [fact for fact in kernel_facts if fact.subject.kernel not in unlaunched]

@@ -159,11 +159,11 @@ def _read(data: bytes, arch: str) -> Cubin:
             constants[section.name.partition(".")[2].partition(".")[2].partition(".")[2]] += section.size
     generation = int(arch[3:].rstrip("af"))
     uses = defaultdict[str, set[int]](set)  # where functions use local memory, by section
-    own = {f".text.{name}": name for name in names}
+    code_of = {f".text.{name}": name for name in names}
     room = 4 * len(data)
     for function in (s for s in symbols if s.info & 0xF == 2 and 0 < s.section < len(sections)):
         section = sections[function.section]
-        if own.get(section.name) == function.name:
+        if code_of.get(section.name) == function.name:
             continue
         room -= function.size
         if room < 0:
@@ -231,7 +231,7 @@ def _callers(graph: bytes, symbols: Sequence[Symbol]) -> dict[str, set[str]]:
     """Function → the functions that may call it. A call by pointer goes through a type, and to the function ``""`` if
     none has that type."""
     callers = defaultdict[str, set[str]](set)
-    pointers, known, part = set(), set(), 0
+    pointers, listed, part = set(), set(), 0
     for first, second in rows("<II", graph):
         name, kind = symbols[first].name, f"type {second}"
         if second >= _PARTS:
@@ -240,23 +240,23 @@ def _callers(graph: bytes, symbols: Sequence[Symbol]) -> dict[str, set[str]]:
             callers[symbols[second].name].add(name)
         elif part == _TYPES:
             callers[name].add(kind)
-            known.add(kind)
+            listed.add(kind)
         elif part == _POINTERS:
             callers[kind].add(name)
             pointers.add(kind)
-    callers[""] |= pointers - known
+    callers[""] |= pointers - listed
     return callers
 
 
 def _reaching(callers: Mapping[str, Collection[str]], functions: Iterable[str]) -> set[str]:
     """The functions, and those that call them, directly or not."""
-    found = {*functions}
-    pending = [*found]
+    reached = {*functions}
+    pending = [*reached]
     while pending:
-        new = {*callers.get(pending.pop(), ())} - found
-        found |= new
+        new = {*callers.get(pending.pop(), ())} - reached
+        reached |= new
         pending += new
-    return found
+    return reached
 
 
 def _moves(code: bytes) -> int | None:

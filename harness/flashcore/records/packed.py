@@ -135,7 +135,7 @@ def _is_plain(name: str) -> bool:
     return all(_PART.fullmatch(part) for part in name.split("/"))
 
 
-def _refused(file: Path, found: str) -> RecordError:
+def _refused(file: Path, mistake: str) -> RecordError:
     return RecordError(
-        f"{file}: expected a run that `flashcore runs pack` wrote, {found}\n  hint: pack and copy it again"
+        f"{file}: expected a run that `flashcore runs pack` wrote, {mistake}\n  hint: pack and copy it again"
     )

@@ -141,13 +141,13 @@ class Variants:
         """``flags``, ``libraries`` and ``packages`` of a CUDA file, the suite's first."""
         result = {}
         for name in ("flags", "libraries", "packages"):
-            own = tuple(map(template.fill, getattr(template.form, name)))
+            given = tuple(map(template.fill, getattr(template.form, name)))
             if name == "flags":
-                self._check_flags(key, own)
+                self._check_flags(key, given)
             if isinstance(kind, Cuda):
-                result[name] = _words(name, (*getattr(self._manifest, name), *own))
-            elif own:
-                self._mistakes.add(f"{key}.{name}", "none: nvcc does not compile this variant", repr([*own]))
+                result[name] = _words(name, (*getattr(self._manifest, name), *given))
+            elif given:
+                self._mistakes.add(f"{key}.{name}", "none: nvcc does not compile this variant", repr([*given]))
         return result
 
     def _check_flags(self, key: str, flags: Iterable[str]) -> None:

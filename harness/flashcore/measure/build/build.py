@@ -243,11 +243,11 @@ class _Builder:
     def name(self, unit: Unit, key: str) -> Path:
         return self.root / f"{unit.name}-{key[:16]}"
 
-    def linked(self, variant: Variant, found: Libraries) -> list[str]:
+    def linked(self, variant: Variant, libraries: Libraries) -> list[str]:
         """What a variant is linked with, in a form that compares between machines: the content of each library and of
         the recorder, and the release of each package. Empty for most variants."""
         recorder = (RECORDER_SOURCE,) if isinstance(variant.kind, ForeignLauncher) else ()
-        files = (*found.static, *found.shared, *recorder)
+        files = (*libraries.static, *libraries.shared, *recorder)
         contents = [f"{file.name} {self.inputs.content([file], file.name)}" for file in files]
         return contents + [f"{name} {toolchain.version_of(name.partition('/')[0])}" for name in variant.packages]
 
@@ -296,11 +296,11 @@ def _units(
                 continue
             flags = compile_flags(suite, variant, arch, options.debug)
             try:
-                found = libraries.find(variant, Path(suite.root), builder.nvcc)
+                linked_libraries = libraries.find(variant, Path(suite.root), builder.nvcc)
             except CapabilityError as error:
                 artifacts.append(Artifact(variant.name, arch, "failed", LibraryMissing(error.what, error.hint)))
                 continue
-            dependencies.refuse_unsafe((*flags, *found.flags, variant.kind.file))
+            dependencies.refuse_unsafe((*flags, *linked_libraries.flags, variant.kind.file))
             operator = (OPERATOR,) if builder.torch_root is not None else ()
             wanted = (CUBIN, PLAN, *operator) if arch == host else (CUBIN,)
             # The compiler is given what links lead to.
@@ -308,9 +308,9 @@ def _units(
                 os.path.realpath(Path(suite.root, variant.kind.file)), os.path.realpath(suite.root)
             )
             question = builder.inputs.question(
-                source, flags, generated[variant.problem], *builder.linked(variant, found)
+                source, flags, generated[variant.problem], *builder.linked(variant, linked_libraries)
             )
-            units.append(Unit(variant, arch, builder.root, question, flags, wanted, found))
+            units.append(Unit(variant, arch, builder.root, question, flags, wanted, linked_libraries))
     return units, artifacts
 
 

@@ -243,8 +243,8 @@ class Inputs:
             text, names = self._file(os.path.join(self._root, file))
             key.update(f"\0{file}\0{text}".encode())
             included |= names
-        beside = [os.path.dirname(os.path.join(self._root, file)) for file in entry["files"]]
-        folders = [*beside, *self._include]
+        neighbors = [os.path.dirname(os.path.join(self._root, file)) for file in entry["files"]]
+        folders = [*neighbors, *self._include]
         if entry["probes"]:
             parents = (parent for path in system for parent in Path(os.path.normpath(path)).parents)
             folders += sorted({"/usr/local/include", *map(str, parents)})
@@ -255,7 +255,7 @@ class Inputs:
         headers = self._headers
         if entry.get("computed"):  # a header may be included by any name, and lie beside the file that includes it
             header_names.update(map(os.path.basename, entry["files"]))
-            headers = [*headers, *map(self._near, sorted({self._root, *map(os.path.realpath, beside)}))]
+            headers = [*headers, *map(self._near, sorted({self._root, *map(os.path.realpath, neighbors)}))]
         for paths in headers:  # a new header of the same name may shadow another
             key.update(json.dumps([paths[n] for n in sorted(header_names & paths.keys())]).encode())
         return key.hexdigest()

@@ -63,9 +63,9 @@ def dependencies(file: str, root: str) -> dict[str, str]:
     opened. Their paths are relative to the suite's folder, unless only the topmost folder contains both."""
     pending, files = [file], dict[str, None]()
     while pending:
-        found = _opened.get(os.path.abspath(pending.pop()), {}).keys() - files
-        files |= dict.fromkeys(found)
-        pending += found
+        more = _opened.get(os.path.abspath(pending.pop()), {}).keys() - files
+        files |= dict.fromkeys(more)
+        pending += more
     root = os.path.realpath(root)
     shared = (
         (path, os.path.commonpath((path, root)) != os.sep) for path in sorted(files) if path != os.path.abspath(file)

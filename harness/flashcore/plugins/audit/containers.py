@@ -338,12 +338,12 @@ def _archive(data: Buffer, name: str, folder: Path | None, room: _Room, depth: i
         member = member.rstrip("/")
         opener: Callable[[], IO[bytes]] = functools.partial(io.BytesIO, data[start : start + size])
         if data[:8] == _THIN:
-            at, opener = start, functools.partial(_beside, Path(folder or os.devnull, member))
+            at, opener = start, functools.partial(_as_file, Path(folder or os.devnull, member))
         for code in _member(opener, name, room, depth, is_code=True):
             yield replace(code, place=f"{member} {code.place}".strip())
 
 
-def _beside(path: Path) -> IO[bytes]:
+def _as_file(path: Path) -> IO[bytes]:
     if not path.is_file():
         raise ValueError(f"expected the file {path.name} next to the thin archive")
     return path.open("rb")

@@ -187,11 +187,11 @@ def _read(root: str, launcher: str, before: set[str], since: int, kernel_types: 
     packages = {*sys.stdlib_module_names, "flashcore", *(kind.__module__.partition(".")[0] for kind in kernel_types)}
     files = {os.path.relpath(launcher, os.path.realpath(root)): content_hash(launcher)}
     files |= opened_files.dependencies(launcher, root)
-    known = {os.path.realpath(os.path.join(root, file)) for file in files}
+    opened = {os.path.realpath(os.path.join(root, file)) for file in files}
     for name in set(sys.modules) - before:
         real = os.path.realpath(getattr(sys.modules[name], "__file__", None) or "")
         has_kernel = any(isinstance(value, kernel_types) for value in vars(sys.modules[name]).values())
-        if has_kernel and real.endswith(".py") and real not in known and name.partition(".")[0] not in packages:
+        if has_kernel and real.endswith(".py") and real not in opened and name.partition(".")[0] not in packages:
             files[real] = content_hash(real)
     for path in (os.path.join(root, file) for file in files):
         if os.path.isfile(path) and os.stat(path).st_ctime_ns > since:

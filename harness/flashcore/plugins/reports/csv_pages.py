@@ -145,8 +145,8 @@ def _lines(text: str) -> list[str]:
     return lines[start:]
 
 
-def _refused(expected: str, found: str) -> raw_page.LayoutError:
-    return raw_page.LayoutError(f"expected {expected}, found {found}")
+def _refused(expected: str, instead: str) -> raw_page.LayoutError:
+    return raw_page.LayoutError(f"expected {expected}, found {instead}")
 
 
 # --- details, summary -----------------------------------------------------------------------------
