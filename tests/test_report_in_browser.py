@@ -80,6 +80,20 @@ def test_a_closed_table_is_unpacked_when_it_is_opened(chromium: Browser, folder:
         assert shown.js(tables)[1] == "Static facts of each kernel, by arch; these need no GPU"
 
 
+def test_the_first_column_stays_in_place_while_the_rest_loads(chromium: Browser, folder: Path) -> None:
+    whole = folder / "index.html"
+    text = whole.read_text(encoding="utf-8")
+    half = whole.with_name("half.html")
+    half.write_text(text[: text.rindex('<div class="cell"', 0, text.index(">Next step"))], encoding="utf-8")
+    places = []
+    for path in (half, whole):
+        with chromium.page(path) as shown:
+            places.append(
+                shown.js("JSON.stringify(document.querySelector('.first-screen .cell').getBoundingClientRect())")
+            )
+    assert places[0] == places[1]
+
+
 DRAWN = """() => ({
   plots: document.querySelectorAll(".plot").length,
   visible: Array.from(document.querySelectorAll(".plot")).filter((p) => p.clientWidth).length,
