@@ -29,14 +29,13 @@ from typing import Any
 from benchmarks import chains, raw
 from flashcore.cli import progress
 from flashcore.errors import UsageError
+from flashcore.measure.bench import time_pairs
+from flashcore.measure.bench.time_pairs import Contest, Times, copied
 from flashcore.measure.machine import toolchain
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.pool import Pool
-from flashcore.plugins.against import time_pairs
-from flashcore.plugins.against.against import contest, copied
-from flashcore.plugins.against.decide import ALPHA, EFFECT, PROCESSES, Process, decide
-from flashcore.plugins.against.time_pairs import Contest, Times
+from flashcore.model.decide import ALPHA, EFFECT, PROCESSES, Process, decide
 
 #: The shapes on which a call is short.
 SUITE, SHAPES = "kernels/attention", ("s256", "mission")
@@ -157,7 +156,7 @@ class Pace:
 def _same(case: Case, copies: Path) -> Contest:
     """A case against itself: its library, and two copies of it."""
     after = replace(case, library=copied(case.library, copies / "after"))
-    return contest(case.name, case, after, copies)
+    return Contest.of(case.name, case, after, copies)
 
 
 # --- results ---------------------------------------------------------------------------------

@@ -12,16 +12,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore.errors import CapabilityError, FlashcoreError
+from flashcore.measure.bench import time_pairs
+from flashcore.measure.bench.time_pairs import Contest, copied
 from flashcore.measure.cases import child_cases
 from flashcore.measure.compiling import compile_all
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.pool import Pool
 from flashcore.pipeline.opening import open_context
-from flashcore.plugins.against import time_pairs
-from flashcore.plugins.against.against import contest, copied
-from flashcore.plugins.against.match_cases import Side
-from flashcore.plugins.against.time_pairs import Contest
+from flashcore.plugins.regress.match_cases import Side
 
 PLANTED = Path(__file__).parent / "planted"
 #: Their blocks and threads, their times in us, and by how much they are made longer.
@@ -130,7 +129,7 @@ def calibrated(scratch: Path, device: str, say: Say) -> dict[Grid, Length]:
     """The time of a step on this machine, from two lengths of each grid."""
     short, long = CALIBRATION
     cases = chains_of([(g, n) for g in GRIDS for n in CALIBRATION], scratch, device, say)
-    contests = {g: contest(name_of(g, 0), cases[name_of(g, short)], cases[name_of(g, long)], scratch) for g in GRIDS}
+    contests = {g: Contest.of(name_of(g, 0), cases[name_of(g, short)], cases[name_of(g, long)], scratch) for g in GRIDS}
     with Pool() as workers:
         timings = time_pairs.run(
             [*contests.values()], scratch / "turns", workers, processes=1, rounds=50, device=device
@@ -169,5 +168,5 @@ def planted(lengths: Mapping[Grid, Length], scratch: Path, device: str, say: Say
         before, after = (cases[name_of(grid, lengths[grid].loops(us * factor))] for factor in (1.0, 1.0 + slower))
         # Each contest has a separate library: contests of one grid and duration share their short chain.
         before = replace(before, library=copied(before.library, scratch / name))
-        contests.append(contest(name, before, after, scratch / name / "copies"))
+        contests.append(Contest.of(name, before, after, scratch / name / "copies"))
     return contests

@@ -80,7 +80,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "pipeline/profile": ("pipeline/test_run.py",),
     "pipeline/recording": ("plugins/runs/test_travel.py", "pipeline/test_run.py"),
     "pipeline/run": ("explain/test_measured_roofs.py",),
-    "plugins/against/comparison": ("plugins/against/test_comparison.py", "plugins/against/test_against.py"),
+    "plugins/regress/comparison": ("plugins/regress/test_against.py",),
     "plugins/reports/execution": ("plugins/reports/test_capture.py",),
     "plugins/compare/command": ("plugins/compare/test_differences.py", "test_examples.py"),
     "plugins/reports/read": ("plugins/reports/test_ncu_rep.py", "plugins/reports/test_assemble.py"),

@@ -48,7 +48,7 @@ KERNELS = (
     "flashcore.measure.bench.timing",
 )
 _CHILDREN = (
-    "flashcore.measure.bench.", "flashcore.measure.check.", "flashcore.plugins.against.time_pairs",
+    "flashcore.measure.bench.", "flashcore.measure.check.",
     "flashcore.plugins.tune.trial", "flashcore.plugins.judge.answers", "flashcore.plugins.map.",
 )  # fmt: skip
 #: Of a library's or Python's own start; the child would come too late to be told.

@@ -275,7 +275,7 @@ NEEDS = {
     r"flashcore (bench|watch|phases|bisect|capture|profile|sanitize|map .*--points|tune mma --suite \S+$)": "a GPU",
     r"flashcore check --gpus|--device cpu|transformer/model.py|^\w+=\S+ .*python my_model|^mkdir -p": "a GPU, torch",
     r"flashcore (map .*--(points|dispatch)|map$|report --profiles maps|gate 20260103)": "a map that a GPU recorded",
-    r"--require timing|flashcore (trends|judge)|RUN_ON_|flashcore (diff|gate) 20261122T004": "runs and keys",
+    r"--require timing|flashcore (trends|judge)|RUN_ON_|flashcore (compare|gate) 20261122T004": "runs and keys",
     r"\.whl|their_kernels|--save-baseline|flashcore audit$|\.ncu-rep|trace\.json|\.sqlite|gemm\.csv": "own files",
     r"examples/(languages|sgemm)": "other compilers, a network",
     r"^#|^if |^git add|^printf": "a script of the reader's",

@@ -174,5 +174,5 @@ def test_equal_files_are_the_same_whatever_they_are_called(
     for name in ("old.cubin", "new.cubin"):
         (tmp_path / name).write_bytes(cubin)
     capsys.readouterr()
-    assert main(["audit", str(tmp_path / "new.cubin"), "--against", str(tmp_path / "old.cubin")]) == Exit.OK
+    assert main(["compare", str(tmp_path / "old.cubin"), str(tmp_path / "new.cubin")]) == Exit.OK
     assert capsys.readouterr().out.splitlines()[0].endswith("3 of the same code; the same")

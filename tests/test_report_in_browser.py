@@ -18,10 +18,10 @@ import pytest
 
 from benchmarks.report import CLICKS, LABELS, MANY, verdicts_page
 from flashcore import report
+from flashcore.explain import diff
 from flashcore.gate.judge import judge
 from flashcore.model.record import Facts, Subject
 from flashcore.model.text import number
-from flashcore.plugins.compare import differences
 from flashcore.plugins.compare import page as compare_page
 from flashcore.plugins.reports import page as imported_page
 from tests import factory
@@ -586,7 +586,7 @@ def test_the_script_says_of_every_pair_what_the_page_would(chromium: Browser, co
             assert message[-1].split() == " ".join(cells).split()
             moved, rest = shown.js(MOVES)
             one, other = (Subject(name, shape=shape) for name in (focus, against))
-            changes = differences.moved(record, record, one, other, most=None)
+            changes = diff.moved(record, record, one, other, most=None)
             assert moved == [c.fact for c in changes if c.fact in compare_page.COUNTERS]
             assert not set(moved) & set(rest)
         assert shown.console == []

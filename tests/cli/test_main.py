@@ -133,7 +133,10 @@ def test_help_lists_every_command_in_its_group_and_the_exit_codes(
         (f"gate --suite {TOY} --shape x", "--shape x: expected one of tail, small"),
         ("report", "profiles: expected a recorded run, found none"),
         ("gate 20260102", "run 20260102: expected one run's id, folder or packed file, found none"),
-        (f"diff a b --suite {TOY}", "run a: expected one run's id, folder or packed file"),
+        (
+            f"compare a b --suite {TOY}",
+            "a: expected a run's id or folder, a packed run, a git revision, compiled files",
+        ),
         ("init .", "expected a new or empty folder"),
         ("init something", "something: expected a new or empty folder, found a file"),
         (f"gate --suite {TOY} --format sarfi", "(did you mean sarif?)"),
@@ -200,12 +203,12 @@ def test_list(tmp_path: Path) -> None:
 
 
 #: Commands that build or read cases.
-CASES = "build check bench profile sanitize gate baseline watch diff list report explain facts"
+CASES = "build check bench profile sanitize gate baseline watch compare list report explain facts"
 
 
 @pytest.mark.parametrize("command", CASES.split())
 def test_every_command_selects_several_variants_shapes_and_archs(command: str) -> None:
-    words = [command, *{"baseline": ["save"], "diff": ["a", "b"]}.get(command, [])]
+    words = [command, *{"baseline": ["save"], "compare": ["a", "b"]}.get(command, [])]
     given = {"variants": ["a*", "b"], "shapes": ["s", "t"], "archs": ["9.0", "sm_80"]}
     words += [f"--{name[:-1]}={one}" for name, each in given.items() for one in each]
     parsed = vars(main.parser(words).parse_args(words))
@@ -423,7 +426,7 @@ def test_profile_without_a_gpu_records_reports_and_gates(here: Workplace) -> Non
     for page in (here.folder / "reports" / run.name).glob("*.html"):
         assert (here.folder / "elsewhere" / page.name).read_bytes() == page.read_bytes()
     assert here.run("gate", run.name, start=NO_NVCC).returncode == Exit.OK
-    assert here.run("diff", run.name, run.name).returncode == Exit.OK  # two runs need no suite
+    assert here.run("compare", run.name, run.name).returncode == Exit.OK  # two runs need no suite
 
 
 def test_a_disk_that_is_full_while_recording(here: Workplace) -> None:

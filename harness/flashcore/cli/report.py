@@ -9,7 +9,7 @@ from flashcore.cli import options, output
 from flashcore.errors import Exit
 from flashcore.pipeline import pages, plugins
 from flashcore.pipeline.judging import today
-from flashcore.records import lookup, narrow, store
+from flashcore.records import narrow
 from flashcore.report import markdown
 from flashcore.report.view import INDEX
 from flashcore.suites import load
@@ -27,8 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_selection(parser)
     options.add_reporting(parser)
     options.add_gating(parser)
-    text = "another run, by id or folder, to compare this one with on the page Compare"
-    parser.add_argument("--against", metavar="OTHER", help=text)
     text = "md: a pull-request summary, to standard output or the file of -o"
     parser.add_argument("--format", choices=("html", "md"), default="html", help=text)
 
@@ -43,10 +41,6 @@ def run(arguments: argparse.Namespace) -> int:
         text = markdown.render(record, require=arguments.require, today=today(), overviews=overviews)
         output.write(text, arguments.output)
     else:
-        other = None
-        if arguments.against:
-            plugins.find("pages", "compare")
-            other = store.read(lookup.find(options.places(arguments), arguments.against))
         target = pages.Target(arguments.output, arguments.single_file)
-        print(pages.write(target, record, require=arguments.require, against=other)[0])
+        print(pages.write(target, record, require=arguments.require)[0])
     return Exit.OK

@@ -13,7 +13,7 @@ from typing import Literal
 
 from flashcore.explain.pairs import Kernel, paired
 from flashcore.explain.predictions import conclusion, unchanged
-from flashcore.model.catalogue import FACTS
+from flashcore.model.catalogue import FACTS, GROUP_STAGE
 from flashcore.model.groups import grouped
 from flashcore.model.intervals import Ratio, ratio
 from flashcore.model.record import Fact, Facts, Record, Subject, Value
@@ -23,6 +23,7 @@ from flashcore.model.text import faster, number
 Direction = Literal["worse", "better", "changed", "appeared", "vanished", "no difference"]
 MODES = (*REGIMES, "eager")
 MOVED = 0.05  # the smallest shown change of a counter, as a share of the larger value
+MOST_MOVED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,25 @@ def static_facts(record: Record) -> dict[tuple[str, Subject], Fact]:
 def change(fact: Fact, was: Value | None, now: Value | None) -> Change:
     """Returns the change of a fact from one value to another."""
     return Change(fact.subject, fact.name, fact.unit, was, now, _direction(fact.name, was, now))
+
+
+def moved(
+    a: Record, b: Record, subject: Subject, before: Subject | None = None, most: int | None = MOST_MOVED
+) -> list[Change]:
+    """Returns the counters of a case that differ the most: possible causes of a changed time.
+
+    Args:
+        before: the case of ``a``, if it differs from ``subject``.
+    """
+    results = []
+    for fact in b.facts.of(subject.variant):
+        spec = FACTS.get(fact.name)
+        if fact.subject != subject or spec is None or spec.tier != "counters" or spec.group in GROUP_STAGE:
+            continue
+        one = change(fact, a.facts.number(fact.name, before or subject), fact.number)
+        if one.share > MOVED:
+            results.append(one)
+    return sorted(results, key=lambda change: (-change.share, change.fact))[:most]
 
 
 def _direction(name: str, was: Value | None, now: Value | None) -> Direction:

@@ -12,7 +12,7 @@ from flashcore.cli.main import main
 from flashcore.errors import Exit
 from flashcore.model.record import Subject
 from flashcore.records import store
-from tests.plugins.audit.conftest import KERNELS, both, entry, fatbin, library
+from tests.plugins.audit.conftest import CUBINS, KERNELS, both, entry, fatbin, library
 from tests.readers.test_cubin import sample
 
 NATIVE = """
@@ -120,10 +120,29 @@ def test_occupancy_is_for_the_block_size(
     assert [record.facts.number(name, subject) for name in ("occupancy_low", "occupancy_high")] == [pct, pct]
 
 
-@pytest.mark.parametrize("command", [["report", "-o", "report"], ["facts"], ["runs pack", "-o", "k.run.zip"], ["diff"]])
+@pytest.mark.parametrize(
+    "command", [["report", "-o", "report"], ["facts"], ["runs", "pack", "-o", "k.run.zip"], ["compare"]]
+)
 def test_other_commands_take_the_record(
     command: list[str], run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    again = [run] if command[0] == "diff" else []
-    assert main([*command[0].split(), run, *again, *command[1:]]) == Exit.OK
+    again = [run] if command[0] == "compare" else []
+    assert main([*command, run, *again]) == Exit.OK
+
+
+def test_two_versions_of_a_file_are_compared_by_kernel(
+    binary: Path, run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    old = tmp_path / "pkg.cpython-310-x86_64-linux-gnu.so"
+    old.write_bytes(library(fatbin(entry(CUBINS["sm_80"], 80))))
+    assert main(["compare", old.name, binary.name, "--top", "1"]) == Exit.OK
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{old.name} → {binary.name}: kernels: 5 before, 10 after, 5 of the same code; 5 new"
+    assert lines[1].startswith("  new") and lines[1].endswith("(sm_90a)") and lines[2] == "  … and 4 more"
+    assert main(["compare", "pkg.*-310-*.so", run, "--format", "json"]) == Exit.OK, "a pattern, a run"
+    data = json.loads(capsys.readouterr().out)
+    assert data["before"]["id"] == "pkg.*-310-*.so" and data["builds"] == {"same": 1, "both": 1}
+    assert main(["compare", "absent.so", binary.name]) == Exit.USAGE
+    assert "absent.so: expected a run's id or folder" in capsys.readouterr().err

@@ -11,7 +11,7 @@ import pytest
 from flashcore.cli.main import main
 from flashcore.errors import Exit
 from flashcore.records import store
-from tests.plugins.audit.conftest import CUBINS, both, entry, fatbin, library
+from tests.plugins.audit.conftest import both, entry, fatbin, library
 
 FILE = "pkg.cpython-311-x86_64-linux-gnu.so"
 
@@ -265,22 +265,6 @@ def test_a_baseline_that_cannot_be_read_is_refused(file: str, message: str, caps
 def test_a_baseline_of_other_files_is_refused() -> None:
     baseline("suite audit", "suite other")
     assert main(["audit"]) == Exit.USAGE
-
-
-# --- an older version -----------------------------------------------------------------------------
-
-
-def test_against_an_older_version_only_shows_what_changed(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("old.so").write_bytes(library(fatbin(entry(CUBINS["sm_80"], 80))))
-    old = Path("old") / "pkg.cpython-310-x86_64-linux-gnu.so"
-    old.parent.mkdir()
-    Path("old.so").rename(old)
-    assert main(["audit", FILE, "--against", str(old), "--top", "1"]) == Exit.OK
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "kernels: 5 before, 10 after, 5 of the same code; 5 new"
-    assert lines[1].startswith("  new") and lines[1].endswith("(sm_90a)") and lines[2] == "  … and 4 more"
-    assert main(["audit", FILE, "--against", "absent.so"]) == Exit.USAGE
-    assert main(["audit", FILE, "--against", str(old), "--max", "registers=20"]) == Exit.FAILED
 
 
 # --- files without kernels ------------------------------------------------------------------------

@@ -103,7 +103,6 @@ def test_code_that_is_not_shown_is_unmeasured(
         (["--sass", "--kernel", "absent"], 0),
         (["--max", "registers=255"], 0),
         (["--min", "sass_tensor=0"], 2),
-        (["--against", "pkg.so", "--sass"], 4),
     ],
 )
 def test_only_cubins_with_selected_kernels_are_disassembled(

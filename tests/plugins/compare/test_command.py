@@ -1,46 +1,101 @@
-"""``flashcore diff``: the two sides that it compares."""
+"""``flashcore compare``: the two sides that it compares."""
 
 from __future__ import annotations
 
+import argparse
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from flashcore.cli import main
+from flashcore.errors import Exit, UsageError
 from flashcore.explain import diff
 from flashcore.measure.settings import Settings
 from flashcore.model.record import Facts, Record
-from flashcore.plugins.compare import command, differences
+from flashcore.plugins.compare import command, differences, sides
+from flashcore.records import store
 from flashcore.suites.load import NothingMatches, select
 from tests import factory
+from tests.pipeline.test_revision import git
 
 BEFORE = factory.record(factory.suite([factory.variant("slow")]))
 AFTER = factory.record(factory.suite([factory.variant("slow"), factory.variant("fast")]))
 
 
-def sides(names: tuple[str, str], variant: str) -> list[tuple[tuple[str, ...], Record]]:
-    """The requested variants and the record of each side."""
-    requested: dict[str, tuple[str, ...]] = {}
+def arguments(*words: str) -> argparse.Namespace:
+    return main.parser(["compare"]).parse_args(["compare", *words])
 
-    def record(name: str, settings: Settings) -> Record:
+
+@pytest.fixture
+def requested(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[str, ...]]]:
+    """The sides that were made, and their variants: ``before`` and ``after`` are runs."""
+    made: list[tuple[str, tuple[str, ...]]] = []
+
+    def record(name: str, kind: sides.Kind, settings: Settings, say: object) -> Record:
+        made.append((name, settings.variants))
         result = {"before": BEFORE, "after": AFTER}[name]
         select(result.suite, settings.variants)
-        requested[name] = settings.variants
         return result
 
-    result = command._sides(names, replace(Settings("kernels"), variants=(variant,)), record)
-    return [(requested[name], one) for name, one in zip(names, result, strict=True)]
+    monkeypatch.setattr(sides, "record", record)
+    monkeypatch.setattr(sides, "kind", lambda *_: "run")
+    return made
 
 
-def test_a_variant_that_one_side_lacks_is_compared_with_nothing() -> None:
-    assert sides(("before", "after"), "fast") == [((), BEFORE), (("fast",), AFTER)]
-    assert sides(("after", "before"), "fast") == [(("fast",), AFTER), ((), BEFORE)]
-    assert sides(("before", "after"), "slow") == [(("slow",), BEFORE), (("slow",), AFTER)]
+def test_of_a_variant_that_one_side_lacks_the_other_is_made_as_a_whole(
+    requested: list[tuple[str, tuple[str, ...]]],
+) -> None:
+    a, b = sides.records(arguments("before", "after", "--variant", "fast"), print)
+    assert requested == [("before", ("fast",)), ("after", ("fast",)), ("before", ())]
+    assert not a.facts.of("fast") and b.facts.of("fast") and not b.facts.of("slow")
 
 
-def test_a_variant_that_both_lack_is_wrong_usage() -> None:
+def test_a_variant_that_both_lack_is_wrong_usage(requested: list[tuple[str, tuple[str, ...]]]) -> None:
     with pytest.raises(NothingMatches, match=r"\(did you mean fast\?\)"):
-        sides(("before", "after"), "fats")
+        sides.records(arguments("before", "after", "--variant", "fats"), print)
+
+
+def test_a_name_means_a_run_then_a_file_then_a_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "profiles" / AFTER.id
+    folder.mkdir(parents=True)
+    store.write(AFTER, folder)
+    git(tmp_path, "init", "-q", "-b", "main")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "first")
+    for name in ("branch", "lib.so", "a.run.zip", "step.ncu-rep", "kernels/one.cubin"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    git(tmp_path, "branch", "branch")
+    means = {
+        ".": "working tree",
+        AFTER.id[:12]: "run",
+        f"profiles/{AFTER.id}": "run",
+        "branch": "compiled files",
+        "heads/branch": "revision",
+        "HEAD": "revision",
+        "lib.so": "compiled files",
+        "*/*.cubin": "compiled files",
+        "kernels": "compiled files",
+        "step.ncu-rep": "report",
+    }
+    (tmp_path / "profiles" / "a.run.zip").unlink(missing_ok=True)
+    assert {name: sides.kind(name, arguments(name)) for name in means} == means
+    assert sides.kind("a.run.zip", arguments("a.run.zip")) == "run"
+    for name in ("nothing", "--help", "HEAD~9", ""):
+        expected = f"^{name}: expected a run's id or folder, .* none of them \\(newest runs: {AFTER.id}\\)"
+        with pytest.raises(UsageError, match=expected):
+            sides.kind(name, argparse.Namespace(**vars(arguments("x")) | {"a": name}))
+
+
+def test_two_reports_are_compared_without_importing_them(
+    sample_reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    report = str(sample_reports / "app_basic.ncu-rep")
+    assert main.main(["compare", report, report]) == Exit.OK
+    assert "no difference in" in capsys.readouterr().out and not Path("profiles").exists()
 
 
 def test_the_json_has_the_values_of_the_table() -> None:

@@ -160,11 +160,11 @@ CASE = Subject("fast", shape="mission")
 def test_the_counters_that_moved_the_most_come_first() -> None:
     before = counters(bank_conflicts=100, dram_bytes=100, l2_bytes=1000, barriers_per_block=0, tensor_active=50)
     after = counters(bank_conflicts=160, dram_bytes=96, l2_bytes=100, barriers_per_block=0, tensor_active=None)
-    assert [(c.fact, c.before, c.after) for c in differences.moved(before, after, CASE)] == [
+    assert [(c.fact, c.before, c.after) for c in diff.moved(before, after, CASE)] == [
         ("l2_bytes", 1000, 100), ("bank_conflicts", 100, 160)
     ]  # fmt: skip
-    assert differences.moved(before, after, Subject("fast", shape="long")) == []
-    assert differences.moved(before, before, CASE) == []
+    assert diff.moved(before, after, Subject("fast", shape="long")) == []
+    assert diff.moved(before, before, CASE) == []
 
 
 def test_from_none_is_the_largest_move_and_a_twentieth_or_five_points_are_none() -> None:
@@ -172,7 +172,7 @@ def test_from_none_is_the_largest_move_and_a_twentieth_or_five_points_are_none()
         counters(bank_conflicts=0, l2_bytes=100, dram_bytes=95, l2_hit=0.5),
         counters(bank_conflicts=3, l2_bytes=10, dram_bytes=100, l2_hit=4.5),
     )
-    assert [c.fact for c in differences.moved(before, after, CASE)] == ["bank_conflicts", "l2_bytes"]
+    assert [c.fact for c in diff.moved(before, after, CASE)] == ["bank_conflicts", "l2_bytes"]
 
 
 def test_no_more_than_the_first_are_told_and_static_facts_never() -> None:
@@ -181,8 +181,8 @@ def test_no_more_than_the_first_are_told_and_static_facts_never() -> None:
         counters(**dict.fromkeys(names, 1.0), registers=1),
         counters(**dict.fromkeys(names, 9.0), registers=9),
     )
-    assert len(differences.moved(before, after, CASE)) == differences.MOST_MOVED == 5
-    assert "registers" not in [c.fact for c in differences.moved(before, after, CASE)]
+    assert len(diff.moved(before, after, CASE)) == diff.MOST_MOVED == 5
+    assert "registers" not in [c.fact for c in diff.moved(before, after, CASE)]
 
 
 def test_counters_of_other_shapes_and_of_none_hide_none_behind_them() -> None:
@@ -191,7 +191,7 @@ def test_counters_of_other_shapes_and_of_none_hide_none_behind_them() -> None:
         return replace(counters(barriers_per_block=0, l2_bytes=l2), facts=Facts([
             other, *counters(barriers_per_block=0, l2_bytes=l2).facts]))  # fmt: skip
 
-    assert [(c.fact, c.subject) for c in differences.moved(mixed(10), mixed(100), CASE)] == [("l2_bytes", CASE)]
+    assert [(c.fact, c.subject) for c in diff.moved(mixed(10), mixed(100), CASE)] == [("l2_bytes", CASE)]
 
 
 def test_builds_of_the_same_code_are_counted() -> None:
@@ -210,12 +210,12 @@ def test_builds_of_the_same_code_are_counted() -> None:
 def test_another_variant_of_the_same_run_may_be_what_was_before() -> None:
     at = {"fast": 100.0, "slow": 400.0}
     record = factory.bare_record(facts=[factory.fact("l2_bytes", v, n, shape="mission") for n, v in at.items()])
-    (change,) = differences.moved(record, record, CASE, Subject("slow", shape="mission"))
+    (change,) = diff.moved(record, record, CASE, Subject("slow", shape="mission"))
     assert (change.before, change.after, change.direction) == (400.0, 100.0, "better")
     many = counters(**{n: 1.0 for n in factory.FEW_COUNTERS if n not in ("ncu_duration", "plan_matches")})
     other = counters(**{n: 2.0 for n in factory.FEW_COUNTERS if n not in ("ncu_duration", "plan_matches")})
-    every = differences.moved(many, other, CASE, most=None)
-    assert len(differences.moved(many, other, CASE)) == differences.MOST_MOVED < len(every)
+    every = diff.moved(many, other, CASE, most=None)
+    assert len(diff.moved(many, other, CASE)) == diff.MOST_MOVED < len(every)
 
 
 def test_regimes_contradict_where_one_gains_and_one_loses_beyond_noise() -> None:

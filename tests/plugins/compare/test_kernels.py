@@ -1,4 +1,4 @@
-"""The kernels of two versions of compiled files, by ``flashcore diff`` and ``flashcore audit --against``."""
+"""The kernels of two versions of compiled files, by ``flashcore compare``."""
 
 from __future__ import annotations
 

@@ -267,18 +267,21 @@ def test_without_two_measured_cases_there_is_nothing_to_compare(tmp_path: Path) 
     assert not (tmp_path / "r/compare.html").exists()
 
 
-def test_the_report_shows_a_run_against_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_of_the_second_run_has_both_on_its_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     record, older = factory.record(), dataclasses.replace(factory.record(times={"split": 30.0}), id=OLD)
     for run in (record, older):
         folder = tmp_path / "profiles" / run.id
         folder.mkdir(parents=True)
         store.write(run, folder)
     monkeypatch.chdir(tmp_path)
-
-    def compare_page(*words: str) -> str:
-        assert main(["report", record.id, "-o", "r", *words]) == Exit.OK
-        return Path("r", "compare.html").read_text(encoding="utf-8")
-
-    assert f"Run {record.id} against run {OLD}" in compare_page("--against", OLD)
-    assert OLD not in compare_page()
-    assert main(["report", record.id, "--against", "20990101T000000Z-0000"]) == Exit.USAGE
+    assert main(["compare", OLD, record.id, "-o", "r"]) == Exit.OK
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith(f"{OLD} → {record.id}") and printed[-1] == str(tmp_path / "r/compare.html")
+    assert f"Run {record.id} against run {OLD}" in Path("r", "compare.html").read_text(encoding="utf-8")
+    assert main(["compare", OLD, record.id, "-o", "one", "--single-file", "--format", "json"]) == Exit.OK
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["after"]["id"] == record.id
+    assert captured.err.strip() == str(tmp_path / "one/index.html")
+    assert main(["compare", "20990101T000000Z-0000", record.id]) == Exit.USAGE

@@ -102,11 +102,11 @@ def test_an_import_without_budgets_is_never_called_passed(
     assert "nothing checked" in page and "gate passed" not in page
 
 
-def test_diff_shows_the_variants_that_are_named(profiles: tuple[Path, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_compare_shows_the_named_variants(profiles: tuple[Path, str], capsys: pytest.CaptureFixture[str]) -> None:
     run = profiles[1]
-    assert main(["diff", run, run, "--variant", "spilly*", "--format", "json"]) == 0
+    assert main(["compare", run, run, "--variant", "spilly*", "--format", "json"]) == 0
     assert [case["variant"] for case in json.loads(capsys.readouterr().out)["imported"]] == ["spilly_96"]
-    assert main(["diff", run, run, "--variant", "spily*"]) == Exit.USAGE
+    assert main(["compare", run, run, "--variant", "spily*"]) == Exit.USAGE
     assert "(did you mean spilly_96?)" in capsys.readouterr().err
 
 
@@ -153,7 +153,7 @@ def test_two_imports_are_compared_case_by_case(
 ) -> None:
     assert main(["import", str(sample_reports / "app_basic.ncu-rep"), "--profiles", str(tmp_path)]) == 0
     other = capsys.readouterr().out.strip()
-    assert main(["diff", profiles[1], other, "--profiles", str(tmp_path), "--format", "json"]) == 0
+    assert main(["compare", profiles[1], other, "--profiles", str(tmp_path), "--format", "json"]) == 0
     parsed = json.loads(capsys.readouterr().out)
     assert {case["variant"] for case in parsed["imported"]} == {
         "saxpy", "ns_strided_float", "ns_strided_double", "spilly_96",
@@ -161,7 +161,7 @@ def test_two_imports_are_compared_case_by_case(
     assert (
         next(c for c in parsed["imported"] if c["variant"] == "spilly_96")["facts"] == []
     )  # 6,432 and 6,560 ns: noise
-    assert main(["diff", profiles[1], profiles[1]]) == 0
+    assert main(["compare", profiles[1], profiles[1]]) == 0
     assert "no difference in" in capsys.readouterr().out
 
 

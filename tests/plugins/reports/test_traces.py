@@ -273,14 +273,14 @@ def test_traces_are_compared_by_their_times(tmp_path: Path, capsys: pytest.Captu
         export = nsys_export(tmp_path / f"{number}.sqlite", given)
         assert main(["import", str(export), "--profiles", str(tmp_path / "runs")]) == 0
         runs.append(capsys.readouterr().out.strip())
-    assert main(["diff", *runs]) == 0
+    assert main(["compare", *runs]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert next(line for line in lines if line.startswith("imported")).split() == [
         "imported",
         *["1", "0", "0", "0", "0", "2"],
     ]
     assert lines[-1] == "    traced_duration  100,000 ns → 200,000 ns  worse"
-    assert main(["diff", runs[0], runs[0]]) == 0
+    assert main(["compare", runs[0], runs[0]]) == 0
     assert capsys.readouterr().out.splitlines()[0].endswith("no difference in 3 facts and times")
 
 

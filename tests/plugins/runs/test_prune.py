@@ -92,7 +92,7 @@ def test_builds_of_the_present_sources_stay(toy: Built, tmp_path: Path) -> None:
     assert {Path(a.cubin).parent for a in toy.artifacts if a.cubin} <= used
     assert set(toy.folder.glob("toy/*-binding-*")) <= used
     for name in ("toy/plain-sm_80-0123456789abcdef", "revisions/toy/wide-sm_80-0123456789abcdef",
-                 "against/0123456789abcdef", "toy/mine", "other/plain-sm_80-0123456789abcdef"):  # fmt: skip
+                 "revisions/against/0123456789abcdef", "toy/mine", "other/plain-sm_80-0123456789abcdef"):  # fmt: skip
         (folder / name).mkdir(parents=True)
     for path in (p for p in used if p.is_dir()):
         shutil.copytree(path, folder / path.relative_to(toy.folder))
@@ -100,7 +100,7 @@ def test_builds_of_the_present_sources_stay(toy: Built, tmp_path: Path) -> None:
         shutil.copy2(path, folder / "toy")
     results = {str(p.relative_to(folder)) for p in prune.old_builds(str(suite), folder, LATER)}
     assert results == {"toy/plain-sm_80-0123456789abcdef", "revisions/toy/wide-sm_80-0123456789abcdef",
-                     "against/0123456789abcdef"}  # fmt: skip
+                     "revisions/against/0123456789abcdef"}  # fmt: skip
     assert not prune.old_builds(str(suite), folder, 1e9)  # all of it is younger
     (suite / "scale.cu").write_text((suite / "scale.cu").read_text() + "\nint more;\n")
     assert {p.name.rsplit("-", 1)[0] for p in prune.old_builds(str(suite), folder, LATER)} >= {

@@ -203,7 +203,7 @@ def test_a_packed_run_is_read_where_runs_are_looked_up(runner: Runner) -> None:
     assert "isolated_p50" in by_id.stdout
     assert runner.run("report", name, "--records", file, "-o", "pages").returncode == 0
     assert (runner.folder / "pages" / "index.html").is_file()
-    assert "no difference" in runner.run("diff", name, ".", "--suite", "kernels", "--records", file).stdout
+    assert "no difference" in runner.run("compare", name, ".", "--suite", "kernels", "--records", file).stdout
     assert "NVIDIA H200" in runner.run("explain", "--bounds", "--suite", "kernels", "--records", file).stdout
     done = runner.run("runs", "pack", "--profiles", str(runner.file.parent), "-o", "again.run.zip")
     assert done.returncode == 0, done.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import UsageError
-from flashcore.plugins.against.decide import Decision, Outcome
+from flashcore.model.decide import Decision, Outcome
 from flashcore.plugins.tune import finalists, grid
 from flashcore.plugins.tune.finalists import Final, Shortlist, offer
 from flashcore.plugins.tune.study import Result

@@ -13,9 +13,9 @@ import pytest
 from flashcore.cli.main import main
 from flashcore.errors import Exit, ManifestError
 from flashcore.measure.settings import Settings
+from flashcore.model.decide import Decision
 from flashcore.model.suite import AheadOfTime
 from flashcore.pipeline.opening import open_context
-from flashcore.plugins.against.decide import Decision
 from flashcore.plugins.tune import candidates, grid, session, study, tune
 from flashcore.plugins.tune.finalists import Final, offer
 from flashcore.plugins.tune.samplers import Exhaustive, Pace

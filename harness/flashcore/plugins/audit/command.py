@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from glob import glob
 from pathlib import Path
-from typing import Any
 
 from flashcore.cli import gate, options, output
 from flashcore.cli.baseline import save
@@ -24,7 +23,6 @@ from flashcore.pipeline.judging import Rules, judge_record
 from flashcore.plugins.audit import kernels, limits, rows, sass, sources
 from flashcore.plugins.audit.inventory import Inventory, inventory
 from flashcore.plugins.audit.record import NAME, gpus_of, record_of
-from flashcore.plugins.compare.kernels import text as differing
 from flashcore.records import store
 from flashcore.records.names import checked
 
@@ -41,6 +39,7 @@ _COLUMNS = {
     "sass_local_loop": "local in loops",
 }
 _WIDEST = 100
+FLAGS = "-O3 -std=c++17"  # nvcc's, for CUDA sources
 _PROJECT = Path(limits.FILE)
 
 EXAMPLES = (
@@ -65,14 +64,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--baseline", metavar="FILE", help=text)
     text = "write a baseline, or take improvements and new kernels over into it"
     parser.add_argument("--save-baseline", metavar="FILE", help=text)
-    text = "show what changed from an older version, by kernel"
-    parser.add_argument("--against", metavar="FILE", help=text)
     parser.add_argument("--kernel", default="*", metavar="GLOB", help="show only kernels whose names match")
     parser.add_argument("--sass", action="store_true", help="disassemble these kernels (minutes for large libraries)")
     text = "compile CUDA sources and PTX for this arch; repeatable (default for sources: this GPU's)"
     parser.add_argument("--arch", dest="archs", action="append", default=[], metavar="ARCH", help=text)
     text = "nvcc's flags for CUDA sources (default: %(default)s)"
-    parser.add_argument("--flags", default="-O3 -std=c++17", metavar="FLAGS", help=text)
+    parser.add_argument("--flags", default=FLAGS, metavar="FLAGS", help=text)
     parser.add_argument("--top", type=int, default=20, metavar="N", help="rows that are shown (default: %(default)s)")
     parser.add_argument(
         "--each", action="store_true", help="a row per kernel: do not group instantiations of a template"
@@ -101,7 +98,8 @@ def run(arguments: argparse.Namespace) -> int:
     every = decisions or not limited.isdisjoint(sass.NAMES)
     selected = ["*"] if every else [arguments.kernel] * arguments.sass
     commands: list[list[str]] = []
-    content = _inventory(arguments, arguments.files or form.files, commands, selected, decisions)
+    files = arguments.files or form.files
+    content = _inventory(files, arguments.archs, arguments.flags, commands, selected, decisions)
     for line in old.values if old else ():  # a missing file is a gap
         content.files.setdefault(line.variant, f"{line.variant}: missing")
         content.codes.setdefault((line.variant, line.arch), [])
@@ -121,12 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
     more = [verdict for check in arguments.checks for verdict in check(record.suite, suite, kernels)]
     record = replace(record, suite=suite)
     if shown := ("table", None) in outputs:
-        if arguments.against:
-            older = _inventory(arguments, [arguments.against], [], selected, None)
-            before = record_of("", older, name=NAME, command="", seconds=0)
-            print(differing(before, record, arguments.top))
-        else:
-            print(table(record, arguments.kernel, arguments.top, arguments.each))
+        print(table(record, arguments.kernel, arguments.top, arguments.each))
         print("\n".join([*_remarks(record, content), *map(shlex.join, commands)]))
     code = Exit.OK if content.kernels else Exit.UNMEASURED
     if suite.budgets or path or more or arguments.format:
@@ -143,22 +136,32 @@ def run(arguments: argparse.Namespace) -> int:
     return code
 
 
+def recorded(patterns: Iterable[str], archs: Sequence[str]) -> Record:
+    """The record of files, without limits; CUDA sources and PTX are compiled for the archs.
+
+    Raises:
+        UsageError: a file does not exist, or does not compile.
+    """
+    return record_of("", _inventory(patterns, archs, FLAGS, []), name=NAME, command="", seconds=0)
+
+
 def _inventory(
-    arguments: argparse.Namespace,
     patterns: Iterable[str],
+    archs: Sequence[str],
+    flags: str,
     commands: list[list[str]],
-    selected: Sequence[str],
-    *more: Any,
+    selected: Sequence[str] = (),
+    decisions: sass.Decisions | None = None,
 ) -> Inventory:
     """The kernels of the files; CUDA sources are compiled, by the ``commands`` that this adds."""
     paths = [Path(file) for pattern in patterns for file in sorted(glob(pattern)) or [pattern]]
     with tempfile.TemporaryDirectory() as temporary:
         for i, path in enumerate(paths):
             if path.suffix == sources.SUFFIX and path.is_file():
-                commands.append(sources.command(path, arguments.archs, arguments.flags))
+                commands.append(sources.command(path, archs, flags))
                 (folder := Path(temporary, str(i))).mkdir()
                 paths[i] = sources.compiled(commands[-1], folder)
-        return inventory(paths, selected, arguments.archs, *more)
+        return inventory(paths, selected, archs, decisions)
 
 
 def table(record: Record, names: str, top: int, each: bool) -> str:

@@ -13,10 +13,10 @@ from flashcore.gate.judge import Verdict
 from flashcore.model.groups import grouped
 from flashcore.model.suite import Suite, Where
 from flashcore.pipeline.judging import today
+from flashcore.pipeline.revision import extracted
 from flashcore.plugins.audit import limits
 from flashcore.plugins.base.gate_options import add_arguments, requested, verdict
 from flashcore.plugins.base.loosened import Loosened, everything
-from flashcore.plugins.base.revision import extracted
 
 __all__ = ["add_arguments", "run"]
 

@@ -19,8 +19,8 @@ from flashcore.model.files import file_hash
 from flashcore.model.record import Reads, Subject
 from flashcore.model.suite import Suite
 from flashcore.pipeline.judging import today
+from flashcore.pipeline.revision import Revision, extracted
 from flashcore.plugins.base.loosened import Loosened, everything, moved
-from flashcore.plugins.base.revision import Revision, extracted
 from flashcore.records import lookup, store
 from flashcore.records.freshness import module_hash
 from flashcore.suites.find import suite_folder

@@ -1,12 +1,12 @@
-"""The differences between two runs: the command ``diff``, the page *Compare* and the API's ``compare``."""
+"""The differences between two runs: the command, the page and the API's function ``compare``."""
 
 from flashcore.model.plugin import Plugin
 
 PLUGIN = Plugin(
     name="compare",
-    commands={"diff": "flashcore.plugins.compare.command"},
-    help={"diff": "what changed between two runs or git revisions"},
-    groups={"diff": "explain"},
+    commands={"compare": "flashcore.plugins.compare.command"},
+    help={"compare": "what changed between two runs, git revisions or compiled files"},
+    groups={"compare": "explain"},
     pages={"compare": "flashcore.plugins.compare.page:page"},
     api={name: f"flashcore.plugins.compare.differences:{name}" for name in ("compare", "ComparedRuns")},
 )

@@ -1,102 +1,58 @@
-"""``flashcore diff``: the differences between two records."""
+"""``flashcore compare``: the differences between two records."""
 
 from __future__ import annotations
 
 import argparse
 import math
+import sys
 import typing
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Sequence
 
 from flashcore.cli import options, output, progress, terminal
 from flashcore.cli.grid import grid
 from flashcore.errors import Exit
 from flashcore.explain import diff
-from flashcore.measure.settings import Settings
 from flashcore.model.record import Record, Subject
+from flashcore.model.suite import TIERS
 from flashcore.model.text import number
-from flashcore.pipeline.recording import present
-from flashcore.plugins.compare import differences, kernels
-from flashcore.records import lookup, narrow, store
-from flashcore.suites import load
-from flashcore.suites.load import NothingMatches
+from flashcore.pipeline import pages
+from flashcore.plugins.compare import differences, kernels, sides
 
-WORKING_TREE = "."
 TOP = 20
 _ORDER = typing.get_args(diff.Direction)
 
 EXAMPLES = (
-    ("flashcore diff 20260102T03 20260103", "two recorded runs"),
-    ("flashcore diff HEAD~1", "the present sources and those of a git revision"),
+    ("flashcore compare 20260102T03 20260103", "two recorded runs"),
+    ("flashcore compare HEAD~1", "a git revision and the present sources"),
+    ("flashcore compare old.whl new.whl", "the kernels in two versions of a wheel"),
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("a", metavar="A", help="a run's id or folder, a git revision, or . for the working tree")
-    parser.add_argument("b", metavar="B", nargs="?", default=".", help="likewise (default: %(default)s)")
+    text = f"a run's id or folder, a packed run, a git revision, compiled files, a report, or {sides.TREE} for the "
+    parser.add_argument("a", metavar="A", help=f"{text}working tree")
+    parser.add_argument("b", metavar="B", nargs="?", default=sides.TREE, help="likewise (default: %(default)s)")
     options.add_cases(parser)
     options.add_records(parser)
     output.add_format(parser)
     text = "most differences to print of each kind, the largest first; 0: all (default: %(default)s)"
     parser.add_argument("--top", type=int, default=TOP, metavar="N", help=text)
+    parser.add_argument("-o", "--output", metavar="DIR", help="also write a report of B, whose page Compare has both")
+    parser.add_argument("--single-file", action="store_true", help="with -o: one HTML file instead of a folder")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return compare(arguments, record)
-
-
-def record(name: str, settings: Settings, say: Callable[[str], None]) -> Record:
-    """The record that ``name`` means: a run, or the working tree (``.``).
-
-    Raises:
-        UsageError: it is neither.
-        CapabilityError: there is no nvcc to build with.
-    """
-    if name == WORKING_TREE:
-        return replace(present(settings, say), id="working tree")
-    return store.read(lookup.find(settings.places, name))
-
-
-def compare(arguments: argparse.Namespace, record: Callable[[str, Settings, Callable[[str], None]], Record]) -> int:
-    """Prints the differences between two records; ``record`` finds or makes the one that a name means."""
-    names = (arguments.a, arguments.b)
-    runs = [run.name for run in lookup.all_runs(options.places(arguments))]
-    need_none = all(
-        Path(name, store.HEADER).is_file() or name.endswith(lookup.PACKED) or any(r.startswith(name) for r in runs)
-        for name in names
-    )
-    settings = options.settings(arguments, upto=None, **({"suite": ""} if need_none else {}))
     with progress.shown(arguments.quiet) as say:
-        a, b = _sides(names, settings, lambda name, settings: record(name, settings, say))
-    both = replace(
-        b.suite,
-        variants={**a.suite.variants, **b.suite.variants},
-        shapes={**a.suite.shapes, **b.suite.shapes},
-        archs=tuple(dict.fromkeys((*a.suite.archs, *b.suite.archs))),
-    )
-    if any(chosen := options.selected(arguments).values()):  # a run has all variants
-        both = load.narrowed(both, *chosen)
-        a, b = narrow.narrowed(a, both), narrow.narrowed(b, both)
+        a, b = sides.records(arguments, say)
     json = arguments.format == "json"
     print(as_json(a, b) if json else terminal.painted(as_text(a, b, arguments.top, whole=bool(arguments.variants))))
+    if arguments.output:
+        target = pages.Target(arguments.output, arguments.single_file)
+        written = pages.write(target, b, require=TIERS[0], against=a)
+        page = next((file for file in written if file.stem == "compare"), written[0])
+        print(page, file=sys.stderr if json else None)
     return Exit.OK
-
-
-def _sides(names: Sequence[str], settings: Settings, record: Callable[[str, Settings], Record]) -> list[Record]:
-    """The records of both names; a side without the selected variants is built as a whole."""
-    sides: dict[str, Record | NothingMatches] = {}
-    for name in sorted(names, key=lambda name: name != WORKING_TREE):  # a revision uses its builds
-        try:
-            sides[name] = record(name, settings)
-        except NothingMatches as error:
-            sides[name] = error
-    errors = [side for side in sides.values() if isinstance(side, NothingMatches)]
-    if len(errors) == len(sides):
-        raise errors[-1]
-    whole = replace(settings, variants=())
-    return [record(n, whole) if isinstance(one := sides[n], NothingMatches) else one for n in names]
 
 
 def as_text(a: Record, b: Record, top: int = TOP, *, whole: bool = False) -> str:
@@ -162,7 +118,7 @@ def _times(a: Record, b: Record, times: Sequence[diff.TimeChange]) -> list[list[
         ranks = t.mode == b.suite.shapes[t.subject.shape or ""].rank_by
         code = "; the same code" if t.same_code else ""
         medians = f"{number(round(t.before_us, 3))} → {number(round(t.after_us, 3), 'us')}"
-        moved = differences.moved(a, b, t.subject) if ranks and not t.same_code else ()
+        moved = diff.moved(a, b, t.subject) if ranks and not t.same_code else ()
         lines = [f"{t.subject}  {t.mode}  {medians}  {t.text}{code}", *(f"  with it: {_change(c)}" for c in moved)]
         entries.append((t.same_code, not ranks, _ORDER.index(t.direction), -abs(math.log(t.ratio)), lines))
     return [lines for *_, lines in sorted(entries)]

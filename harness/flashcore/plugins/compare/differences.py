@@ -10,19 +10,18 @@ from flashcore import frames
 from flashcore.api import recorded
 from flashcore.explain.diff import (
     MODES,
-    MOVED,
     Change,
     TimeChange,
     change,
     changes,
     comparable,
+    moved,
     same_code,
     same_shape,
     static_facts,
     time_change,
 )
 from flashcore.explain.predictions import unchanged
-from flashcore.model.catalogue import FACTS, GROUP_STAGE
 from flashcore.model.intervals import Ratio
 from flashcore.model.record import Fact, Record, Subject
 from flashcore.model.suite import REGIMES
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
     from flashcore.api import Run
 
-MOST_MOVED = 5
 DURATIONS = ("ncu_duration", "traced_duration")
 
 
@@ -105,25 +103,6 @@ def same_builds(a: Record, b: Record) -> tuple[int, int]:
     code = {(x.variant, x.arch): x.code for x in a.artifacts if x.code}
     both = [x.code == code[x.variant, x.arch] for x in b.artifacts if x.code and (x.variant, x.arch) in code]
     return sum(both), len(both)
-
-
-def moved(
-    a: Record, b: Record, subject: Subject, before: Subject | None = None, most: int | None = MOST_MOVED
-) -> list[Change]:
-    """Returns the counters of a case that differ the most: possible causes of a changed time.
-
-    Args:
-        before: the case of ``a``, if it differs from ``subject``.
-    """
-    results = []
-    for fact in b.facts.of(subject.variant):
-        spec = FACTS.get(fact.name)
-        if fact.subject != subject or spec is None or spec.tier != "counters" or spec.group in GROUP_STAGE:
-            continue
-        moved = change(fact, a.facts.number(fact.name, before or subject), fact.number)
-        if moved.share > MOVED:
-            results.append(moved)
-    return sorted(results, key=lambda change: (-change.share, change.fact))[:most]
 
 
 def imported(a: Record, b: Record) -> list[tuple[Subject, list[Change]]]:

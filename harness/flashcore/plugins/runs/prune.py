@@ -19,6 +19,7 @@ from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
 from flashcore.measure import languages
 from flashcore.measure.machine import git
 from flashcore.model.files import PARTIAL, writing
+from flashcore.pipeline import revision
 from flashcore.records import assemble, lookup, store
 from flashcore.suites.find import suite_folder
 from flashcore.suites.load import load
@@ -125,7 +126,7 @@ def old_builds(suite: str | None, folder: Path, before: float) -> list[Path]:
         CapabilityError: there are old builds but no compiler, whose version is part of a build's name.
     """
     loaded = load(suite_folder(suite))
-    places = [folder / loaded.name, *folder.glob("revisions/*"), folder / "against"]
+    places = [folder / loaded.name, *folder.glob(f"{revision.BUILD}/*")]
     old = [
         path
         for place in places

@@ -1,7 +1,7 @@
 """Times a study's fastest candidates against the manifest's fastest variant, and offers a winner as a variant.
 
 Short timings only rank. The finalists are built again, checked as any variant, and timed on one GPU alternately with
-the reference, in separate processes; :mod:`flashcore.plugins.against.decide` decides.
+the reference, in separate processes; :mod:`flashcore.model.decide` decides.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter
 
 from flashcore.errors import FlashcoreError, UsageError
+from flashcore.measure.bench import time_pairs
 from flashcore.measure.cases import child_cases
 from flashcore.measure.check import check
 from flashcore.measure.context import Context
 from flashcore.measure.settings import Check
+from flashcore.model import decide
 from flashcore.model.files import write_atomically
 from flashcore.model.suite import Suite, manifest_keys
-from flashcore.plugins.against import decide, time_pairs
-from flashcore.plugins.against.against import contest
 from flashcore.plugins.tune.candidates import build
 from flashcore.plugins.tune.grid import Grid, named_points
 from flashcore.plugins.tune.study import Result
@@ -93,7 +93,7 @@ def run(job: Context, grid: Grid, entrants: Shortlist, folder: Path, processes: 
     contests = []
     for s, i in itertools.product(shapes, [i for i in variants if i not in rejected]):
         before, after = child_cases(job, [(v, job.suite.shapes[s]) for v in (base, variants[i])])
-        contests.append(contest(_name(i, s), before, after, folder))
+        contests.append(time_pairs.Contest.of(_name(i, s), before, after, folder))
 
     def say(text: str) -> None:
         job.say(f"finalists: {text}")

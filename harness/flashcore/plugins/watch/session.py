@@ -26,6 +26,7 @@ from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.record import CaseOutcome, Measured, Record, StageNote, StageResult
 from flashcore.model.suite import Stage, Variant
+from flashcore.pipeline import revision
 from flashcore.pipeline.opening import open_recordable
 from flashcore.pipeline.recording import Outcome, joined
 from flashcore.plugins.watch import answers, child, counted
@@ -269,13 +270,10 @@ class Session:
             UsageError: there is no such suite in it.
             FlashcoreError: git cannot check it out.
         """
-        from flashcore.plugins.against import checkout
-        from flashcore.plugins.against.match_cases import counterpart
-
         context = self._context
         root = Path(context.suite.root).resolve()
-        with checkout.suite_at("HEAD", "HEAD", root) as folder:
-            before = counterpart(folder, context, str(context.build_folder / checkout.BUILD))
+        with revision.suite_at("HEAD", root) as folder:
+            before = revision.counterpart(folder, context)
             before = replace(before, say=self._say, built=compile_all(before))
             for case in _cases(before, "bench", ())[0]:
                 variant = case.variant.partition("@")[0]

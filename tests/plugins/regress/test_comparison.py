@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from flashcore.errors import Exit, UsageError
-from flashcore.plugins.against import against
-from flashcore.plugins.against.against import Options
-from flashcore.plugins.against.comparison import Comparison, Row, as_json, as_text
-from flashcore.plugins.against.decide import FEWEST, Process
-from flashcore.plugins.against.time_pairs import Lost, Times, Timings
+from flashcore.errors import Exit
+from flashcore.measure.bench.time_pairs import Lost, Times, Timings
+from flashcore.model.decide import Process
+from flashcore.plugins.regress import against
+from flashcore.plugins.regress.against import Options
+from flashcore.plugins.regress.comparison import Comparison, Row, as_text
 
 
 def comparison(*rows: Row, obstacle: str = "") -> Comparison:
@@ -64,27 +64,3 @@ def test_a_build_that_fails_while_it_is_timed() -> None:
     assert rows["b/s"].reason == "main could not be timed: hang?"
     assert rows["d/s"].before_us == pytest.approx(10.0)
     assert rows["d/s"].change == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "valid", "refused"),
-    [
-        ("processes", (FEWEST,), (FEWEST - 1,)),
-        ("alpha", (0.001, 0.499), (0.0, -0.1, 0.5)),
-        ("effect", (0.0, 0.99), (-0.01, 1.0)),
-    ],
-)
-def test_options_are_refused_out_of_their_range(
-    name: str, valid: tuple[float, ...], refused: tuple[float, ...]
-) -> None:
-    for value in valid:
-        Options("main", **{name: value})  # type: ignore[arg-type]
-    for value in refused:
-        with pytest.raises(UsageError, match=f"--{name} "):
-            Options("main", **{name: value})  # type: ignore[arg-type]
-
-
-def test_its_json_is_plain_utf_8_and_holds_no_number_that_json_lacks() -> None:
-    assert '"10 µs"' in as_json(comparison(Row("a/s", "undecided", "10 µs")))
-    with pytest.raises(ValueError):
-        as_json(comparison(Row("a/s", "faster", "", float("nan"))))

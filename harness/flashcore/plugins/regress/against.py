@@ -15,23 +15,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore.errors import ManifestError, UsageError
+from flashcore.measure.bench import time_pairs
 from flashcore.measure.cases import child_cases
 from flashcore.measure.check import check
 from flashcore.measure.compiling import compile_all
 from flashcore.measure.context import Context
 from flashcore.measure.machine import gpu_choice
 from flashcore.measure.settings import Settings
-from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.pool import Pool
-from flashcore.model.files import make_folder, write_atomically
+from flashcore.model import decide
+from flashcore.model.files import make_folder
 from flashcore.model.progress import prefixed
+from flashcore.pipeline import revision
 from flashcore.pipeline.opening import open_recordable
-from flashcore.plugins.against import checkout, decide, time_pairs
-from flashcore.plugins.against.comparison import Comparison, Row
-from flashcore.plugins.against.match_cases import Pair, Side, counterpart, pair, python_of
+from flashcore.plugins.regress.comparison import Comparison, Row
+from flashcore.plugins.regress.match_cases import Pair, Side, pair, python_of
 from flashcore.records.store import claimed
 
-FOLDER = "against"  # below the build folder
+_FOLDER = "against"  # beside the builds of revisions
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Options:
 
     Args:
         processes: the number of processes that time each case.
-        alpha, effect: see :func:`flashcore.plugins.against.decide.decide`.
+        alpha, effect: see :func:`flashcore.model.decide.decide`.
         resume: use the earlier measurements of the same builds.
         device: ``cuda``; or ``cpu``, only for callables.
 
@@ -65,60 +66,43 @@ class Options:
 
 
 def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Comparison:
-    """Builds, checks, times and decides.
-
-    Args:
-        settings: of the run; ``samples`` are the rounds of each process.
+    """Compares the present tree with the revision of the options; see :func:`compared`.
 
     Raises:
         UsageError: no such revision, or no such suite in it; nothing to resume.
         CapabilityError: there is no git or no compiler, or the GPU cannot be used after all.
     """
-    commit = checkout.resolve(options.revision, Path(settings.suite))
-    if commit is None:
-        where = f"the repository of {settings.suite}"
-        raise UsageError(f"--against {options.revision}: expected a git revision of {where}, found none")
-    job = replace(open_recordable(replace(settings, upto=None)), say=say)
-    if job.gpu_arch is not None:
-        job = replace(job, options=replace(job.options, archs=(job.gpu_arch,)))  # no other runs here
-    timings = time_pairs.Timings()
-    with checkout.suite_at(options.revision, commit, Path(settings.suite)) as root:
+    near = Path(settings.suite)
+    with revision.suite_at(options.revision, near) as root:
+        commit = revision.commit_of(options.revision, near)
         say(f"against: {options.revision} is {commit[:12]}")
-        after = Side(job, compile_all(job))  # first: the revision uses equal builds
-        try:
-            old = counterpart(root, job, str(Path(settings.build) / checkout.BUILD))
-            old = replace(old, say=lambda text: say(prefixed(f"{options.revision}: ", text)))
-            before = Side(old, compile_all(old))
-        except (ManifestError, UsageError) as error:
-            raise UsageError(f"{options.revision}: {str(error).replace(str(root), settings.suite)}") from error
-        rows, pairs = pair(before, after, options.revision)
-        obstacle = job.cannot_measure if pairs and options.device == "cuda" else ""
-        if obstacle:
-            rows |= {p.case: Row(p.case, "undecided", f"the code differs, and {obstacle}") for p in pairs}
-        elif pairs:
-            with (
-                _folder(after, before, pairs, resume=options.resume) as folder,
-                Pool(uuids=_the_gpu(say) if options.device == "cuda" else ()) as workers,
-                workers.leased(say),
-            ):
-                there = replace(job, workers=workers, folder=folder, device=options.device)
-                old_cases, new_cases = (
-                    child_cases(replace(side.job, built=side.built), [(getattr(p, name), p.shape) for p in pairs])
-                    for name, side in (("before", before), ("after", after))
-                )
-                contests = [contest(p.case, b, a, folder) for p, b, a in zip(pairs, old_cases, new_cases, strict=True)]
-                rows |= _wrong(contests, there, options.revision)
-                timings = time_pairs.run(
-                    [c for c in contests if c.name not in rows],
-                    folder / "turns",
-                    workers,
-                    processes=options.processes,
-                    rounds=settings.bench.samples,
-                    time_limit=settings.check.limits.time_limit,
-                    progress=lambda text: say(f"against: {text}"),
-                    device=options.device,
-                )
-                rows |= _decided(timings, options)
+        return compared(root, built(settings, say), commit, options)
+
+
+def built(settings: Settings, say: Callable[[str], None]) -> Side:
+    """A suite, built for this machine's GPU only: no other code runs here."""
+    job = replace(open_recordable(replace(settings, upto=None)), say=say)
+    job = replace(job, options=replace(job.options, archs=(job.gpu_arch,))) if job.gpu_arch else job
+    return Side(job, compile_all(job))
+
+
+def compared(root: Path, after: Side, commit: str, options: Options) -> Comparison:
+    """Builds the suite that ``root`` has as it was in ``commit``, checks and times both, and decides."""
+    job = after.job
+    try:
+        old = revision.counterpart(root, job)
+        old = replace(old, say=lambda text: job.say(prefixed(f"{options.revision}: ", text)))
+        before = Side(old, compile_all(old))
+    except (ManifestError, UsageError) as error:
+        raise UsageError(f"{options.revision}: {str(error).replace(str(root), job.settings.suite)}") from error
+    rows, pairs = pair(before, after, options.revision)
+    obstacle = job.cannot_measure if pairs and options.device == "cuda" else ""
+    timings = time_pairs.Timings()
+    if obstacle:
+        rows |= {p.case: Row(p.case, "undecided", f"the code differs, and {obstacle}") for p in pairs}
+    elif pairs:
+        wrong, timings = _timed(before, after, pairs, options)
+        rows |= wrong | _decided(timings, options)
     return Comparison(
         suite=job.suite.name,
         revision=options.revision,
@@ -127,11 +111,39 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Com
         nvcc=after.built.nvcc,
         alpha=options.alpha,
         effect=options.effect,
-        rounds=settings.bench.samples,
+        rounds=job.settings.bench.samples,
         rows=tuple(rows[f"{v.name}/{s.name}"] for v, s in job.cases("bench")),
         throttle=tuple(sorted(timings.throttle)),
         obstacle=obstacle,
     )
+
+
+def _timed(
+    before: Side, after: Side, pairs: Sequence[Pair], options: Options
+) -> tuple[dict[str, Row], time_pairs.Timings]:
+    """The cases in which a build is wrong, and the times of the others."""
+    settings, say = after.job.settings, after.job.say
+    with (
+        _folder(after, before, pairs, resume=options.resume) as folder,
+        Pool(uuids=_the_gpu(say) if options.device == "cuda" else ()) as workers,
+        workers.leased(say),
+    ):
+        old = child_cases(replace(before.job, built=before.built), [(p.before, p.shape) for p in pairs])
+        new = child_cases(replace(after.job, built=after.built), [(p.after, p.shape) for p in pairs])
+        contests = [time_pairs.Contest.of(p.case, b, a, folder) for p, b, a in zip(pairs, old, new, strict=True)]
+        job = replace(after.job, workers=workers, folder=folder, device=options.device)
+        wrong = _wrong(contests, job, options.revision)
+        timings = time_pairs.run(
+            [c for c in contests if c.name not in wrong],
+            folder / "turns",
+            workers,
+            processes=options.processes,
+            rounds=settings.bench.samples,
+            time_limit=settings.check.limits.time_limit,
+            progress=lambda text: say(f"against: {text}"),
+            device=options.device,
+        )
+    return wrong, timings
 
 
 def _the_gpu(say: Callable[[str], None]) -> list[str]:
@@ -150,10 +162,11 @@ def _the_gpu(say: Callable[[str], None]) -> list[str]:
 def _folder(after: Side, before: Side, pairs: Sequence[Pair], *, resume: bool) -> Iterator[Path]:
     """The folder for these builds' measurements, with earlier ones to resume. It is removed at the end, and kept if the
     comparison is interrupted."""
-    settings, cases = after.job.settings, [(p.case, dict(p.shape.params)) for p in pairs]
+    cases = [(p.case, dict(p.shape.params)) for p in pairs]
     sources = [(side.built.closures, python_of(side.job)) for side in (before, after)]
-    key = json.dumps([after.job.suite.name, sources, cases, settings.bench.samples])
-    folder = Path(settings.build) / FOLDER / hashlib.sha256(key.encode()).hexdigest()[:16]
+    key = json.dumps([after.job.suite.name, sources, cases, after.job.settings.bench.samples])
+    digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+    folder = Path(before.job.settings.build, _FOLDER, digest)
     if resume and not folder.is_dir():
         raise UsageError(
             "--resume: expected a comparison of these very builds that did not end, found none\n"
@@ -166,25 +179,6 @@ def _folder(after: Side, before: Side, pairs: Sequence[Pair], *, resume: bool) -
                 shutil.rmtree(folder / old, ignore_errors=True)
         yield folder
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def contest(name: str, before: Case, after: Case, folder: Path) -> time_pairs.Contest:
-    """The contest of two builds, with a copy of the first one's library in ``folder``: a library is loaded only once,
-    under any name."""
-    again = replace(before, library=copied(before.library, folder / "again"))
-    sides = zip(time_pairs.SIDES, (before, after, again), strict=True)
-    return time_pairs.Contest(name, *(replace(case, variant=f"{case.variant}@{side}") for side, case in sides))
-
-
-def copied(library: str | None, folder: Path) -> str | None:
-    """A copy of the library under another name, so that its code has another address when both are loaded."""
-    if library is None:
-        return None
-    target = folder / f"{hashlib.sha256(library.encode()).hexdigest()[:16]}.so"
-    if not target.is_file():
-        make_folder(target.parent)
-        write_atomically(target, Path(library).read_bytes())
-    return str(target.resolve())
 
 
 def _wrong(contests: Sequence[time_pairs.Contest], job: Context, revision: str) -> dict[str, Row]:

@@ -1,26 +1,26 @@
-"""`flashcore diff A B` for git revisions: real repositories, real builds, nothing left behind."""
+"""Git revisions as sides of ``flashcore compare``: real repositories, real builds, nothing left behind."""
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import subprocess
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Lock
 
 import pytest
 
 from flashcore.errors import UsageError
 from flashcore.explain import diff
 from flashcore.measure.build import build
-from flashcore.measure.machine import git as git_process
+from flashcore.measure.context import Context
 from flashcore.measure.machine import toolchain
 from flashcore.measure.settings import Settings
 from flashcore.model.record import Record
-from flashcore.plugins.against import checkout, diff_options
-from flashcore.plugins.compare import differences
+from flashcore.pipeline import revision
+from flashcore.plugins.compare import differences, sides
 from flashcore.suites.load import load
+from tests import factory
 from tests.conftest import NO_TORCH, TOY, flashcore
 
 SOURCE = "kernels/toy/scale.cu"
@@ -54,14 +54,14 @@ def repository(tmp_path_factory: pytest.TempPathFactory, compiler: toolchain.Nvc
 
 @pytest.fixture
 def read(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Record]:
-    """Reads one side of a diff, built for one arch without the torch operator."""
+    """Reads one side of a comparison, built for one arch without the torch operator."""
     monkeypatch.chdir(repository)
     monkeypatch.setattr(toolchain, "torch_root", lambda: None)
     monkeypatch.setenv("CUDA_ARCH", "9.0")
 
     def record(name: str) -> Record:
         settings = Settings("kernels/toy", variants=("plain",), upto=None)
-        return diff_options.record(name, settings, lambda _: None)
+        return sides.record(name, "working tree" if name == "." else "revision", settings, lambda _: None)
 
     return record
 
@@ -84,7 +84,7 @@ def test_a_revision_uses_compiled_code_of_the_working_tree_and_adds_none_to_it(
     assert [a.cached for a in read("HEAD~2").artifacts] == [True]
     read("HEAD")
     assert sorted((repository / "build" / "toy").glob("plain-*")) == before
-    cubins = [*(repository / "build" / checkout.BUILD / "toy").glob("plain-*/variant.cubin")]
+    cubins = [*(repository / "build" / revision.BUILD / "toy").glob("plain-*/variant.cubin")]
     assert cubins and all(b"flashcore-revision-" in cubin.read_bytes() for cubin in cubins)
 
 
@@ -99,9 +99,13 @@ def test_the_working_tree_is_a_side_too(read: Callable[[str], Record], repositor
 
 
 @pytest.mark.parametrize("name", ["no_such_branch", "--help", "HEAD~99", ""])
-def test_what_is_neither_run_nor_revision_is_named(name: str, read: Callable[[str], Record]) -> None:
-    with pytest.raises(UsageError, match=r"recorded run, a git revision or '\.'"):
-        read(name)
+def test_what_is_no_revision_has_no_commit(name: str, repository: Path) -> None:
+    assert revision.commit_of(name, repository) == ""
+    with (
+        pytest.raises(UsageError, match=f"^{name}: expected a git revision, found none"),
+        revision.suite_at(name, repository / "kernels" / "toy"),
+    ):
+        pass
 
 
 def test_a_revision_without_the_suite_is_said(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,8 +115,7 @@ def test_a_revision_without_the_suite_is_said(repository: Path, monkeypatch: pyt
     try:
         settings = Settings("kernels/other", upto=None)
         with pytest.raises(UsageError, match=r"HEAD: expected the suite kernels/other in it"):
-            diff_options.record("HEAD", settings, lambda _: None)
-        assert git(repository, "worktree", "list").count("\n") == 0
+            sides.record("HEAD", "revision", settings, lambda _: None)
     finally:
         shutil.rmtree(other)
 
@@ -122,40 +125,43 @@ def test_a_hooks_own_git_variables_do_not_lead_astray(
 ) -> None:
     monkeypatch.setenv("GIT_DIR", "/nowhere")
     monkeypatch.setenv("GIT_INDEX_FILE", "/nowhere/index")
-    assert checkout.resolve("HEAD", Path("kernels/toy")) == subprocess.run(
+    assert revision.commit_of("HEAD", Path("kernels/toy")) == subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=repository, check=True, capture_output=True, text=True,
         env={"PATH": "/usr/bin:/bin:/usr/local/bin"},
     ).stdout.strip()  # fmt: skip
 
 
 def test_the_command_compares_two_revisions(repository: Path) -> None:
-    done = flashcore("diff", "HEAD~1", "HEAD", "--suite", "kernels/toy", "--variant", "plain", cwd=repository,
+    done = flashcore("compare", "HEAD~1", "HEAD", "--suite", "kernels/toy", "--variant", "plain", cwd=repository,
                      env={"CUDA_ARCH": "9.0"}, start=NO_TORCH)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "HEAD~1 (" in done.stdout and "sass_bar  0 → 1  worse" in done.stdout
     assert "machine code: the same in 0 of 1 builds" in done.stdout
 
 
-def test_git_never_adds_a_worktree_while_it_removes_another(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It reads the others' files, which may then be gone."""
-    commit, run = git(repository, "rev-parse", "HEAD"), git_process.run
-    running, together = Lock(), []
+SUITE = factory.record().suite
 
-    def alone(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-        if words[0] != "worktree":
-            return run(folder, *words)
-        together.append(not running.acquire(blocking=False))
-        try:
-            return run(folder, *words)
-        finally:
-            if not together[-1]:
-                running.release()
 
-    def is_there(_: int) -> bool:
-        with checkout.suite_at("HEAD", commit, repository / "kernels" / "toy") as suite:
-            return (suite / "suite.toml").is_file()
+def test_the_counterpart_has_what_the_revision_had_of_what_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    changed = dataclasses.replace(SUITE.problems["attention"], arguments=())
+    remaining = {n: v for n, v in SUITE.variants.items() if n != "fast"}
+    today = Context(
+        Settings("s"), SUITE, None, "sm_90a", build.Options(archs=("sm_90a",)),
+        tuple(SUITE.variants.values()), tuple(SUITE.shapes.values()),
+    )  # fmt: skip
 
-    monkeypatch.setattr(git_process, "run", alone)
-    with ThreadPoolExecutor(4) as threads:
-        assert all(threads.map(is_there, range(8)))
-    assert len(together) == 24 and not any(together)
+    def then(**changes: object) -> Context:
+        monkeypatch.setattr(revision, "load", lambda root: dataclasses.replace(SUITE, **changes))  # type: ignore[arg-type]
+        return revision.counterpart(tmp_path, today)
+
+    result = then(variants=remaining)
+    assert [v.name for v in result.variants] == ["slow", "split", "cudnn"]
+    assert (result.archs, result.settings.build, list(result.suite.shapes)) == (
+        ("sm_90a",),
+        "build/revisions",
+        list(SUITE.shapes),
+    )
+    assert [v.name for v in then(archs=("sm_80",)).variants] == ["cudnn"], "it built for none of these archs"
+    assert then(problems={"attention": changed}).shapes == ()

@@ -1,4 +1,7 @@
-"""Extracts a git revision into a temporary folder, without changing the working tree or the index."""
+"""Extracts a git revision into a temporary folder, and opens its suite, without changing the working tree or the index.
+
+Builds of revisions are kept in a folder of their own, so that each revision is compiled only once.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,18 @@ import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore.errors import FlashcoreError, ManifestError, UsageError
+from flashcore.measure.context import Context
 from flashcore.measure.machine import git
+from flashcore.measure.settings import Settings
 from flashcore.model.files import file_hash
 from flashcore.model.suite import Suite
 from flashcore.suites.load import MANIFEST, load
+
+BUILD = "revisions"  # below the build folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +72,7 @@ class Revision:
             suite = load(folder)
         except ManifestError as error:
             hint = "correct it in that revision first, or gate once without --base"
-            raise UsageError(
-                f"--base {self.name}: expected a valid suite there, found {error}\n  hint: {hint}"
-            ) from error
+            raise UsageError(f"{self.name}: expected a valid suite there, found {error}\n  hint: {hint}") from error
         for name in suite.manifests:
             self.fetched(folder / name)
         return suite
@@ -88,7 +93,7 @@ class Revision:
         for place, commit in self.unfetched.items():
             if file.is_relative_to(self.tree / place):
                 raise UsageError(
-                    f"--base {self.name}: expected {file.relative_to(self.tree)} of that revision, found no commit "
+                    f"{self.name}: expected {file.relative_to(self.tree)} of that revision, found no commit "
                     f"{commit[:12]} in the submodule {place}\n  hint: git -C {place} fetch --depth=1 origin {commit}"
                 )
         return file
@@ -127,26 +132,76 @@ def extracted(name: str, suite: Path) -> Iterator[Revision]:
     """
     top = git.run(suite, "rev-parse", "--show-toplevel")
     if top.returncode:
-        raise UsageError(f"--base {name}: expected a suite in a git repository, found {suite}: {top.stderr.strip()}")
+        raise UsageError(f"{name}: expected a suite in a git repository, found {suite}: {top.stderr.strip()}")
     repository, commit = Path(top.stdout.rstrip("\n")).resolve(), ""
     outer: Path | None = repository
-    while outer and not (commit := _commit(outer, name)):
+    while outer and not (commit := commit_of(name, outer)):
         above = git.run(outer, "rev-parse", "--show-superproject-working-tree").stdout.rstrip("\n")
         outer = Path(above).resolve() if above else None
     if outer is None:
         hint = f"fetch it: git fetch --depth=1 origin {name}"
-        raise UsageError(f"--base {name}: expected a git revision, found none\n  hint: {hint}")
-    with tempfile.TemporaryDirectory(prefix="flashcore-base-") as folder:
+        raise UsageError(f"{name}: expected a git revision, found none\n  hint: {hint}")
+    with tempfile.TemporaryDirectory(prefix="flashcore-revision-") as folder:
         tree = Path(folder, "tree")
         unfetched = {path.relative_to(tree).as_posix(): of for path, of in _check_out(outer, commit, tree)}
         yield Revision(name, tree, outer, suite.resolve().relative_to(outer), unfetched)
 
 
-def _commit(repository: Path, name: str) -> str:
-    """The commit that a revision names; empty if the repository has none."""
-    return git.run(
-        repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"
-    ).stdout.strip()
+@contextmanager
+def suite_at(name: str, suite: Path) -> Iterator[Path]:
+    """The suite's folder as it was in a revision, until the context ends.
+
+    Raises:
+        UsageError: there is no such revision, or the suite is not in it.
+        FlashcoreError: git cannot write the files.
+    """
+    with extracted(name, suite) as revision:
+        folder = revision.tree / revision.suite
+        if not (folder / MANIFEST).is_file():
+            raise UsageError(f"{name}: expected the suite {suite} in it, found no {MANIFEST} there")
+        yield revision.fetched(folder)
+
+
+def commit_of(name: str, near: Path) -> str:
+    """The commit that a revision of the repository of ``near`` names; empty if there is none."""
+    words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    return git.run(near, *words).stdout.strip()
+
+
+def settings_at(root: Path, present: Settings) -> Settings:
+    """The present settings, for the suite of a revision in ``root``. Objects name their sources, so the working tree
+    must not use the revision's; but the revision uses the working tree's."""
+    build = Path(present.build)
+    if build.name == BUILD:
+        return replace(present, suite=str(root))
+    return replace(present, suite=str(root), build=str(build / BUILD), reuse=present.build)
+
+
+def counterpart(root: Path, after: Context) -> Context:
+    """Returns the suite in ``root`` as a job with the variants and the present shapes of ``after`` that it supports. A
+    shape whose operator had other arguments is left out.
+
+    Raises:
+        ManifestError, UsageError: see :func:`flashcore.suites.load.load`.
+    """
+    suite = load(root)
+    shapes = {
+        s.name: s
+        for s in after.shapes
+        if (problem := suite.problems.get(s.problem)) and problem.arguments == after.suite.problems[s.problem].arguments
+    }
+    suite = replace(suite, shapes=shapes)
+    archs = tuple(a for a in after.archs if a in suite.archs)
+    variants = [old for v in after.variants if (old := suite.variants.get(v.name)) and (old.is_reference or archs)]
+    return replace(
+        after,
+        settings=settings_at(root, after.settings),
+        suite=suite,
+        options=replace(after.options, archs=archs),
+        variants=tuple(variants),
+        shapes=tuple(shapes.values()),
+        references=frozenset(),
+    )
 
 
 def _check_out(repository: Path, revision: str, tree: Path) -> Iterator[tuple[Path, str]]:
@@ -166,7 +221,7 @@ def _check_out(repository: Path, revision: str, tree: Path) -> Iterator[tuple[Pa
         mode, _, place = line.partition(" ")
         commit, _, path = place.removeprefix("commit ").partition("\t")
         if mode == "160000" and (repository / path / ".git").exists():
-            if _commit(repository / path, commit):
+            if commit_of(commit, repository / path):
                 yield from _check_out(repository / path, commit, tree / path)
             else:
                 with suppress(FileNotFoundError):

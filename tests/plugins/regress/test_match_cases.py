@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.measure.build import build
-from flashcore.measure.context import Context
-from flashcore.measure.settings import Settings
 from flashcore.model.causes import Cause, PlanCrashed, PlanRefused
 from flashcore.model.record import Built, Launch, Plan
 from flashcore.model.suite import PythonCallable
-from flashcore.plugins.against import match_cases
-from flashcore.plugins.against.comparison import Row
+from flashcore.plugins.regress import match_cases
+from flashcore.plugins.regress.comparison import Row
 from tests import factory
 
 SUITE = factory.record().suite
@@ -106,31 +103,6 @@ def test_builds_of_other_variants_and_without_code_say_nothing_of_the_same_code(
 
     stranger = beside(factory.artifact("slow", "sm_90a"), factory.artifact("fast", "sm_80", "failed", code=""))
     assert match_cases._same_code(stranger, side(), VARIANT, VARIANT, SHAPE)
-
-
-def test_the_counterpart_has_what_the_revision_had_of_what_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    changed = dataclasses.replace(SUITE.problems["attention"], arguments=())
-    remaining = {n: v for n, v in SUITE.variants.items() if n != "fast"}
-    today = Context(
-        Settings("s"), SUITE, None, "sm_90a", build.Options(archs=("sm_90a",)),
-        tuple(SUITE.variants.values()), tuple(SUITE.shapes.values()),
-    )  # fmt: skip
-
-    def then(**changes: object) -> Context:
-        monkeypatch.setattr(match_cases, "load", lambda root: dataclasses.replace(SUITE, **changes))  # type: ignore[arg-type]
-        return match_cases.counterpart(tmp_path, today, "its build")
-
-    result = then(variants=remaining)
-    assert [v.name for v in result.variants] == ["slow", "split", "cudnn"]
-    assert (result.archs, result.settings.build, list(result.suite.shapes)) == (
-        ("sm_90a",),
-        "its build",
-        list(SUITE.shapes),
-    )
-    assert [v.name for v in then(archs=("sm_80",)).variants] == ["cudnn"], "it built for none of these archs"
-    assert then(problems={"attention": changed}).shapes == ()
 
 
 def test_the_python_of_a_suite_is_its_own_and_without_comments(tmp_path: Path) -> None:

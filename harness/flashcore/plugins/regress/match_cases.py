@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from flashcore.measure.context import Context
 from flashcore.model.record import Built
 from flashcore.model.suite import Shape, Variant
-from flashcore.plugins.against.comparison import Row
-from flashcore.suites.load import load
+from flashcore.plugins.regress.comparison import Row
 
 
 class Pair(NamedTuple):
@@ -31,36 +29,6 @@ class Side(NamedTuple):
 
     job: Context
     built: Built
-
-
-def counterpart(root: Path, after: Context, build: str) -> Context:
-    """Returns the suite in ``root`` as a job with the variants and the present shapes of ``after`` that it supports. A
-    shape whose operator had other arguments is left out.
-
-    Args:
-        build: the folder it is to be built in.
-
-    Raises:
-        ManifestError, UsageError: see :func:`flashcore.suites.load.load`.
-    """
-    suite = load(root)
-    shapes = {
-        s.name: s
-        for s in after.shapes
-        if (problem := suite.problems.get(s.problem)) and problem.arguments == after.suite.problems[s.problem].arguments
-    }
-    suite = replace(suite, shapes=shapes)
-    archs = tuple(a for a in after.archs if a in suite.archs)
-    variants = [old for v in after.variants if (old := suite.variants.get(v.name)) and (old.is_reference or archs)]
-    return replace(
-        after,
-        settings=replace(after.settings, suite=str(root), build=build, reuse=after.settings.build),
-        suite=suite,
-        options=replace(after.options, archs=archs),
-        variants=tuple(variants),
-        shapes=tuple(shapes.values()),
-        references=frozenset(),
-    )
 
 
 def pair(before: Side, after: Side, revision: str) -> tuple[dict[str, Row], list[Pair]]:

@@ -5,15 +5,16 @@ repetition is a process. It loads every case's three builds and times them alter
 loading, of the builds and of the cases changes from process to process. The journal names a build that fails; its case
 is then left out, and the others continue.
 
-Run as ``python -m flashcore.plugins.against.time_pairs TASKFILE JOURNAL``, this module is that process.
+Run as ``python -m flashcore.measure.bench.time_pairs TASKFILE JOURNAL``, this module is that process.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -27,10 +28,11 @@ from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, ser
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.measure.workers.program import Limits, Program
+from flashcore.model.decide import Process
+from flashcore.model.files import make_folder, write_atomically
 from flashcore.model.groups import grouped
-from flashcore.plugins.against.decide import Process
 
-TARGET = python_process.child("flashcore.plugins.against.time_pairs")
+TARGET = python_process.child("flashcore.measure.bench.time_pairs")
 Side = Literal["before", "after", "again"]
 SIDES: tuple[Side, ...] = ("before", "after", "again")
 #: Calls of many ms get fewer rounds: the seconds for each build, and the least number of rounds.
@@ -48,6 +50,25 @@ class Contest(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         return {"name": self.name, **{side: getattr(self, side).to_json() for side in SIDES}}
+
+    @classmethod
+    def of(cls, name: str, before: Case, after: Case, folder: Path) -> Contest:
+        """The contest of two builds, with a copy of the first one's library in ``folder``: a library is loaded only
+        once, under any name."""
+        again = replace(before, library=copied(before.library, folder / "again"))
+        sides = zip(SIDES, (before, after, again), strict=True)
+        return cls(name, *(replace(case, variant=f"{case.variant}@{side}") for side, case in sides))
+
+
+def copied(library: str | None, folder: Path) -> str | None:
+    """A copy of the library under another name, so that its code has another address when both are loaded."""
+    if library is None:
+        return None
+    target = folder / f"{hashlib.sha256(library.encode()).hexdigest()[:16]}.so"
+    if not target.is_file():
+        make_folder(target.parent)
+        write_atomically(target, Path(library).read_bytes())
+    return str(target.resolve())
 
 
 class Times(NamedTuple):
@@ -78,7 +99,7 @@ class Timings:
 
     @property
     def processes(self) -> dict[str, list[Process]]:
-        """The data of :func:`flashcore.plugins.against.decide.decide`."""
+        """The data of :func:`flashcore.model.decide.decide`."""
         return {name: [Process.of(*t) for t in times] for name, times in self.times.items()}
 
     def levels(self, name: str) -> tuple[float, float]:
@@ -121,9 +142,6 @@ def run(
     for process in range(processes):
         if enough() or len(timings.lost) == len(contests):
             break
-        following = folder / f"{process + 1:03d}"
-        if process + 1 < processes and not following.exists():  # else it was begun before, and may be done
-            workers.prepare(program, following)  # it imports while this one times
         payload = {"process": process, "rounds": rounds, "device": device}
         perform = functools.partial(workers.run, program=program, folder=folder / f"{process:03d}")
         _repetition(contests, payload, perform, timings)

@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 
 from flashcore.errors import Exit, UsageError
+from flashcore.measure.bench import time_pairs
+from flashcore.measure.bench.time_pairs import Timings
 from flashcore.measure.context import Context
 from flashcore.measure.machine import gpu_choice, toolchain
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.settings import Bench, Check, Settings
-from flashcore.plugins.against import against, time_pairs
-from flashcore.plugins.against.against import Options
-from flashcore.plugins.against.comparison import Row, as_json, as_text
-from flashcore.plugins.against.time_pairs import Timings
+from flashcore.plugins.regress import against
+from flashcore.plugins.regress.against import Options
+from flashcore.plugins.regress.comparison import Row, as_json, as_text
 from tests.conftest import NO_DISASSEMBLER, ROOT, TOY, Built, flashcore, no_disassembler
-from tests.plugins.against.test_checkout import git
+from tests.pipeline.test_revision import git
 
 SPIN = ROOT / "tests" / "suites" / "spin"
 pytestmark = pytest.mark.usefixtures("forked")
@@ -80,8 +81,8 @@ def test_twice_the_work_is_slower(spin: Path, capsys: pytest.CaptureFixture[str]
     assert result["aa"]["largest"] == max(map(abs, case["aa_changes"]))
     output = capsys.readouterr().out
     assert "SLOWER" in output and "compared with itself 4 times" in output and "(exit 1)" in output
-    assert git(Path(), "worktree", "list").count("\n") == 0
-    assert not list(Path("build/against").iterdir())
+    assert git(Path(), "status", "--porcelain", "--untracked-files=no") == "M suite/loops.py"
+    assert not list(Path("build/revisions/against").iterdir())
 
 
 def test_less_work_is_faster_and_a_broken_comparison_goes_on(spin: Path) -> None:
@@ -95,7 +96,7 @@ def test_less_work_is_faster_and_a_broken_comparison_goes_on(spin: Path) -> None
         compared("spun", resume=True)
     with pytest.raises(KeyboardInterrupt):
         compared("spun", interrupt)
-    (kept,) = Path("build/against").iterdir()
+    (kept,) = Path("build/revisions/against").iterdir()
     journals = {path: text for path in kept.glob("turns/*/journal-*") if b"result" in (text := path.read_bytes())}
     assert len(journals) == 2
 

@@ -1,0 +1,11 @@
+"""Times git revisions against each other: ``bench --against REV``, and ``bisect``, which finds the first slow one."""
+
+from flashcore.model.plugin import Plugin
+
+PLUGIN = Plugin(
+    name="regress",
+    commands={"bisect": "flashcore.plugins.regress.bisect"},
+    help={"bisect": "find the commit that made a case slower"},
+    groups={"bisect": "judge"},
+    options={"bench": "flashcore.plugins.regress.bench_options"},
+)
