@@ -65,8 +65,6 @@ def test_links_and_anchors_exist(page: Path) -> None:
 
 @every_page
 def test_files_named_exist(page: Path) -> None:
-    if page.is_relative_to(ROOT / "experiments"):
-        return  # logs name files as they were called then
     names = {t.content for t in tokens(page) if t.type == "code_inline" and _FILE.fullmatch(t.content)}
     places = (*ROOTS, page.parent)
     wrong = [n for n in names if not n.startswith(ELSEWHERE) and not any((p / n).exists() for p in places)]

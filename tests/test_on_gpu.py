@@ -401,7 +401,7 @@ ON_THE_SECOND = """
 import math, sys, torch
 from torch.nn.functional import scaled_dot_product_attention
 from flashcore.measure.workers.kernel_call import operator
-op = operator("attention", "attention", sys.argv[1])
+op = operator("attention_general", "attention", sys.argv[1])
 
 def made(device, seq, depth):
     return [torch.randn(1, 8, seq, depth, device=device, dtype=torch.float16) for _ in range(3)]
@@ -457,7 +457,7 @@ def test_on_the_second_gpu_while_the_first_is_current(
     compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Right on its current stream, on another and in a graph; the current device stays what it is."""
-    suite = load.load(ROOT / "kernels" / "attention")
+    suite = load.load(ROOT / "kernels" / "attention_general")
     library = build_once(tmp_path_factory, suite, [suite.variants["attention"]]).of("attention").library or ""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", ON_THE_SECOND, library], capture_output=True, text=True, timeout=300

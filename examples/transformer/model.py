@@ -1,6 +1,6 @@
 """A small transformer with the suite's attention: eager, compiled, on a separate stream, in a CUDA graph; timed.
 
-flashcore build --suite kernels/attention --variant attention
+flashcore build --suite kernels/attention_general --variant attention
 python examples/transformer/model.py [BUILD_DIR]
 """
 
@@ -27,20 +27,20 @@ LIMIT = 3e-3
 
 
 def load(build: Path) -> None:
-    """Registers ``torch.ops.flashcore_attention.attention`` from the newest library that `flashcore build` left.
+    """Registers ``torch.ops.flashcore_attention_general.attention`` from the newest library that `flashcore build` left.
 
     Raises:
         FileNotFoundError: there is none.
     """
-    libraries = sorted(build.glob("attention/attention-sm_90a-*/operator.so"), key=lambda p: p.stat().st_mtime)
+    libraries = sorted(build.glob("attention_general/attention-sm_90a-*/operator.so"), key=lambda p: p.stat().st_mtime)
     if not libraries:
         raise FileNotFoundError(
             f"{build}: expected the library of the variant `attention`, found none\n"
-            "  hint: flashcore build --suite kernels/attention --variant attention, on a machine with a Hopper GPU"
+            "  hint: flashcore build --suite kernels/attention_general --variant attention, on a machine with a Hopper GPU"
         )
     torch.ops.load_library(libraries[-1])  # type: ignore[no-untyped-call]
     # It writes its output and returns nothing, so there is nothing to infer: torch.compile needs no more.
-    torch.library.register_fake("flashcore_attention::attention", lambda *_: None)
+    torch.library.register_fake("flashcore_attention_general::attention", lambda *_: None)
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
@@ -48,7 +48,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
     current stream."""
     # As [B, S, H, D], so that what follows may join the heads without a copy.
     out = torch.empty_like(q.transpose(1, 2), memory_format=torch.contiguous_format).transpose(1, 2)
-    torch.ops.flashcore_attention.attention(q, k, v, out, 1 / math.sqrt(q.shape[-1]), int(causal))
+    torch.ops.flashcore_attention_general.attention(q, k, v, out, 1 / math.sqrt(q.shape[-1]), int(causal))
     return out
 
 

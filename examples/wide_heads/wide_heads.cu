@@ -1,4 +1,4 @@
-// Attention forward with a head dimension of 256: the warpgroups of kernels/attention, with tiles that fit.
+// Attention forward with a head dimension of 256: the warpgroups of kernels/attention_general, with tiles that fit.
 //
 // 64 rows of O take 128 registers per thread, so a block has two computing warpgroups. For 128 rows Q takes 64 KB of
 // shared memory, and two tiles of 80 keys 160 KB: K and V of one are multiplied while the next arrives.

@@ -13,7 +13,7 @@ from flashcore.measure.workers.problem_file import load_file, load_problem
 from tests.conftest import ROOT
 
 torch = pytest.importorskip("torch")
-FOLDER = ROOT / "kernels/attention"
+FOLDER = ROOT / "kernels/attention_general"
 GENERAL = load_problem(FOLDER, "general.py")
 FA4 = load_file(str(FOLDER / "fa4.py"))
 

@@ -15,7 +15,7 @@ from flashcore.model.suite import Argument
 from tests.conftest import ROOT
 
 torch = pytest.importorskip("torch")
-GENERAL = load_problem(ROOT / "kernels/attention", "general.py")
+GENERAL = load_problem(ROOT / "kernels/attention_general", "general.py")
 
 
 def params(causal: int, **given: Any) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def test_causal_counts_half() -> None:
 
 @pytest.mark.parametrize(("seq", "depth", "heads"), [(67, 64, 2), (5800, 16, 1)])
 def test_points_have_the_answers_of_some_heads(seq: int, depth: int, heads: int) -> None:
-    points = load_problem(ROOT / "kernels/attention", "general_points.py")
+    points = load_problem(ROOT / "kernels/attention_general", "general_points.py")
     given = params(1, S=seq, D=depth, LSE=0)
     inputs = points.make_inputs(given, 0, "cpu")
     answer, rounded = points.reference(inputs, given)["out"], points.emulate("fused_half_p", inputs, given)["out"]
@@ -98,11 +98,11 @@ def test_points_have_the_answers_of_some_heads(seq: int, depth: int, heads: int)
 
 def test_points_are_judged_by_the_heads_that_are_computed() -> None:
     """Any number will do elsewhere, but no NaN."""
-    points = load_problem(ROOT / "kernels/attention", "general_points.py")
+    points = load_problem(ROOT / "kernels/attention_general", "general_points.py")
     given = params(1, LSE=0)
     out = Argument("out", "tensor", True, ("B", "H", "S", "D"), "float16")
     case = Case(
-        variant="v", shape="s", suite="attention", root=str(ROOT / "kernels/attention"),
+        variant="v", shape="s", suite="attention_general", root=str(ROOT / "kernels/attention_general"),
         problem_file="general_points.py", params=given, arguments=(out,), library=None, callable=None,
         tolerance="fused_half_p", seeds=(0,), flop=1.0,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The choice of `attention_mapped`: written from its points, and right where a rule by hand was wrong."""
+"""The choice of `attention`: written from its points, and right where a rule by hand was wrong."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from flashcore.measure.workers.problem_file import load_file
 from tests.conftest import ROOT
 
-FOLDER = ROOT / "kernels/attention"
+FOLDER = ROOT / "kernels/attention_general"
 HEADER = FOLDER / "include/attention/choice.h"
 NUMBER = r"\b\d+(?:\.\d+)?(?:e-?\d+)?\b"
 

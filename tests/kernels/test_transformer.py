@@ -21,7 +21,7 @@ def test_the_operator_serves_in_a_model(tmp_path: Path) -> None:
     gpu = Gpu.find()
     if gpu is None or gpu.capability != (9, 0):
         pytest.skip("gpu: the operator is for Hopper")
-    suite = str(ROOT / "kernels/attention")
+    suite = str(ROOT / "kernels/attention_general")
     made = flashcore("build", "--suite", suite, "--variant", "attention", "--build-dir", str(tmp_path), cwd=tmp_path)
     assert made.returncode == 0, made.stdout + made.stderr
     done = subprocess.run([sys.executable, str(MODEL), str(tmp_path)], capture_output=True, text=True, check=False)
@@ -31,5 +31,5 @@ def test_the_operator_serves_in_a_model(tmp_path: Path) -> None:
 
 def test_without_a_library_the_example_says_how_to_build_it(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    with pytest.raises(FileNotFoundError, match="flashcore build --suite kernels/attention --variant attention"):
+    with pytest.raises(FileNotFoundError, match="flashcore build --suite kernels/attention_general --variant attention"):
         runpy.run_path(str(MODEL))["load"](tmp_path)
