@@ -33,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-profile: $(READY) ## build, check, bench, profile, record, report, gate (5 minutes the first time, on 2 cores without a GPU)
+profile: $(READY) ## build, check, bench, profile, record, report, gate (3 minutes the first time, on 2 cores without a GPU)
 	$(FLASHCORE) profile $(SELECT) $(ARGS)
 
 build: $(READY) ## compile every variant; print registers, spills, shared memory, occupancy

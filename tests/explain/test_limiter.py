@@ -93,16 +93,21 @@ def test_a_launch_is_a_bound_and_no_limiter(roofs: Readings) -> None:
     assert ranked.limiters == () and re.fullmatch(r"nothing: 32 empty launches, 0\.[57]\d+ µs each", ranked.text)
 
 
-def test_every_case_of_the_published_run_with_counters_has_limiters_with_evidence() -> None:
-    recorded = published("attention")
+@pytest.mark.parametrize(("suite", "cases"), [("attention", 90), ("attention_general", 70)])
+def test_every_case_of_a_published_run_with_counters_has_limiters_with_evidence(suite: str, cases: int) -> None:
+    recorded = published(suite)
     counted = [f.subject for f in recorded.record.facts.named("ncu_duration") if f.value and f.subject.kernel is None]
-    assert len(counted) >= 90
+    assert len(counted) >= cases
     for subject in counted:
         ranked = limiters(recorded, subject.variant, subject.shape or "")
         assert ranked.limiters, subject
         waits = [x.rank for x in ranked.limiters if x.kind.startswith(("stall_", "idle_"))]
         assert waits == sorted(waits, reverse=True) and all(x.evidence and x.facts for x in ranked.limiters)
         assert not any(x.kind == "launch" for x in ranked.limiters)
+
+
+def test_the_ladders_cases_have_the_limiters_that_were_seen() -> None:
+    recorded = published("attention")
     assert re.match(r"wait stalls \d+ %; load phase \d+ ± \d %; ", limiters(recorded, "tma_split_keys", "mission").text)
     assert limiters(recorded, "register_o", "mission").limiters[0].brief == "64 blocks on 132 SMs"
     best = remedies(recorded, "mission")["idle_sms"][0]

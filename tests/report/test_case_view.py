@@ -13,7 +13,7 @@ from flashcore.report.case_view import SPEED_OF_LIGHT, CaseView
 from flashcore.report.cells import Bar
 from flashcore.report.view import Book
 from tests import factory
-from tests.conftest import ROOT, latest
+from tests.conftest import published
 
 BUSY = {"shared_wavefronts": 8e6, "l2_throughput": 70.0, "sm_throughput": None}
 
@@ -53,10 +53,9 @@ def test_what_is_unmeasured_says_so_and_shares_are_those_of_the_limiters() -> No
 
 def test_the_limiters_name_the_steps_that_the_advice_names() -> None:
     """Also one at an identical shape: it read "no step removed it" below the advice to do as that step did."""
-    published = latest(ROOT / "profiles", "attention")
-    assert published is not None
-    suite = published.suite
-    view = CaseView(Book(published, "static", None), suite.variants["cluster_keys"], suite.shapes["d64_s512_h8"])
+    recorded = published()
+    suite = recorded.suite
+    view = CaseView(Book(recorded, "static", None), suite.variants["cluster_keys"], suite.shapes["d64_s512_h8"])
     shown = {limiter.kind: steps for limiter, steps in view.ranked}
     advised = [x for x in view.steps if x.limiter in shown]
     assert advised and all(x.remedy == next(iter(shown[x.limiter]), None) for x in advised)
