@@ -35,7 +35,7 @@ predicted value was reached from a different starting value. **Bold** variants a
 fastest variant of their table on their shape. Times are medians in the shape's ranking timing mode; clocks were not
 locked.
 
-The numbered folders are in the order of the ladder. [attention_general](../attention_general/README.md) goes on from here.
+The numbered folders are in the order of the ladder; [attention_general](../attention_general/README.md) goes on.
 [How we measure](../../docs/explanation/how-we-measure.md) explains the timing modes.""".splitlines()
 _HEAD = ("", "variant", "what it changes", "parent", "shape", "µs", "predictions and measurements")
 

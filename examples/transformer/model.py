@@ -27,7 +27,7 @@ LIMIT = 3e-3
 
 
 def load(build: Path) -> None:
-    """Registers ``torch.ops.flashcore_attention_general.attention`` from the newest library that `flashcore build` left.
+    """Registers ``torch.ops.flashcore_attention_general.attention`` from the newest library of `flashcore build`.
 
     Raises:
         FileNotFoundError: there is none.
@@ -36,7 +36,7 @@ def load(build: Path) -> None:
     if not libraries:
         raise FileNotFoundError(
             f"{build}: expected the library of the variant `attention`, found none\n"
-            "  hint: flashcore build --suite kernels/attention_general --variant attention, on a machine with a Hopper GPU"
+            "  hint: flashcore build --suite kernels/attention_general --variant attention, with a Hopper GPU"
         )
     torch.ops.load_library(libraries[-1])  # type: ignore[no-untyped-call]
     # It writes its output and returns nothing, so there is nothing to infer: torch.compile needs no more.

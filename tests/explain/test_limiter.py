@@ -108,7 +108,8 @@ def test_every_case_of_a_published_run_with_counters_has_limiters_with_evidence(
 
 def test_the_ladders_cases_have_the_limiters_that_were_seen() -> None:
     recorded = published("attention")
-    assert re.match(r"wait stalls \d+ %; load phase \d+ ± \d %; ", limiters(recorded, "tma_split_keys", "mission").text)
+    text = limiters(recorded, "tma_split_keys", "mission").text
+    assert re.match(r"wait stalls \d+ %; load phase \d+ ± \d %; ", text)
     assert limiters(recorded, "register_o", "mission").limiters[0].brief == "64 blocks on 132 SMs"
     best = remedies(recorded, "mission")["idle_sms"][0]
     assert (best.variant, best.parent) == ("mma_split_keys", "xor_swizzle") and best.faster > 1.4

@@ -31,5 +31,5 @@ def test_the_operator_serves_in_a_model(tmp_path: Path) -> None:
 
 def test_without_a_library_the_example_says_how_to_build_it(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    with pytest.raises(FileNotFoundError, match="flashcore build --suite kernels/attention_general --variant attention"):
+    with pytest.raises(FileNotFoundError, match="--suite kernels/attention_general --variant attention"):
         runpy.run_path(str(MODEL))["load"](tmp_path)
