@@ -29,16 +29,17 @@ _GIT = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpg
 @pytest.fixture(scope="session")
 def parts() -> dict[str, str]:
     """The parts of this machine that ``flashcore doctor`` finds, and their details."""
-    found = json.loads(run("doctor --format json", Path.cwd()).out)["parts"]
-    return {part["name"].split(" ")[0]: part["detail"] for part in found if part["found"]}
+    listed = json.loads(run("doctor --format json", Path.cwd()).out)["parts"]
+    return {part["name"].split(" ")[0]: part["detail"] for part in listed if part["found"]}
 
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A build folder of the toy suite, made by the command; sessions link to it."""
+    """A build folder of two suites, made by the command; sessions link to it."""
     folder = tmp_path_factory.mktemp("built")
-    output = run(f"build --suite {ROOT}/tests/suites/toy --build-dir {folder}/build -q", folder)
-    assert output.code == 0, output.err
+    for suite in (ROOT / "tests/suites/toy", HERE / "suites/standin"):
+        output = run(f"build --suite {suite} --build-dir {folder}/build -q", folder)
+        assert output.code == 0, output.err
     return folder / "build"
 
 
@@ -69,6 +70,18 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     return folder
+
+
+@pytest.fixture
+def standins(work: Path, forked: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GPUs, ncu and compute-sanitizer that are none."""
+    (work / "bin").mkdir()
+    for program in ("ncu", "compute-sanitizer"):
+        (work / "bin" / program).symlink_to(ROOT / "tests" / "standins" / program)
+    monkeypatch.setenv("PATH", f"{work / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    for name in ("FLASHCORE_EXECUTOR", "FLASHCORE_TIMER"):
+        monkeypatch.setenv(name, str(HERE / "standins" / "executor.py"))
+    monkeypatch.setenv("STANDIN_PARENT", str(os.getpid()))
 
 
 def compare(area: str, session: str, results: list[Any]) -> None:

@@ -80,9 +80,11 @@ def rows(output: Output, path: str, fields: str, name: str = "") -> Json:
     return [" ".join(_short(_at(item, field)) for field in fields.split(",")) for item in table]
 
 
-def lines(output: Output, name: str = "") -> Json:
-    """The event and case of each line of JSON."""
-    return [_kinds(json.loads(text)) for text in _text(output, name).splitlines() if text.startswith("{")]
+def answers(output: Output, name: str = "") -> Json:
+    """The answers in lines of JSON: variant, shape, question, status."""
+    events = (json.loads(text) for text in _text(output, name).splitlines())
+    fields = ("variant", "shape", "question", "status")
+    return [" ".join(str(event[field]) for field in fields) for event in events if event["event"] == "answer"]
 
 
 def csv(output: Output, name: str = "") -> Json:
@@ -108,8 +110,8 @@ def junit(output: Output, name: str = "") -> Json:
 
 def github(output: Output, name: str = "") -> Json:
     """Level and properties' names of each annotation."""
-    found = re.findall(r"(?m)^::(\w+) (.*?)::", _text(output, name))
-    return [" ".join([level, *re.findall(r"(\w+)=", properties)]) for level, properties in found]
+    annotations = re.findall(r"(?m)^::(\w+) (.*?)::", _text(output, name))
+    return [" ".join([level, *re.findall(r"(\w+)=", properties)]) for level, properties in annotations]
 
 
 def gitlab(output: Output, name: str = "") -> Json:
@@ -127,8 +129,8 @@ def tables(output: Output, name: str = "") -> Json:
 
 def files(output: Output, *globs: str) -> Json:
     """The files that match, relative to the folder; ids of runs made now are left out of their names."""
-    found = {p.relative_to(output.folder).as_posix() for pattern in globs for p in output.folder.glob(pattern)}
-    return sorted({re.sub(r"\b(?!202601)20\d{6}T\d{6}Z-[0-9a-f]{4}\b", "RUN", name) for name in found})
+    names = {p.relative_to(output.folder).as_posix() for pattern in globs for p in output.folder.glob(pattern)}
+    return sorted({re.sub(r"\b(?!202601)20\d{6}T\d{6}Z-[0-9a-f]{4}\b", "RUN", name) for name in names})
 
 
 def packed(output: Output, pattern: str) -> Json:
@@ -141,12 +143,12 @@ def page(output: Output, pattern: str, *queries: str) -> Json:
     """What each XPath finds on a page: the number of elements, or the distinct strings."""
     (file,) = output.folder.glob(pattern)
     tree = html.fromstring(file.read_text(encoding="utf-8"))
-    found: dict[str, Json] = {}
+    results: dict[str, Json] = {}
     for query in queries:
         items = list(cast("Any", tree.xpath(query)))
         texts = [str(item) for item in items if isinstance(item, str)]
-        found[query] = sorted(set(texts)) if texts else len(items)
-    return found
+        results[query] = sorted(set(texts)) if texts else len(items)
+    return results
 
 
 def baseline(output: Output, name: str) -> Json:
@@ -185,7 +187,3 @@ def _paths(value: Json, path: str) -> Iterator[str]:
             yield from _paths(inner, f"{path}[]")
     else:
         yield path
-
-
-def _kinds(event: Json) -> str:
-    return " ".join(str(event[key]) for key in ("event", "variant", "shape", "status") if key in event)

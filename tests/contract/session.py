@@ -4,15 +4,15 @@ A file of ``sessions/`` has sessions of one area::
 
     [a_budget_fails]
     needs nvcc torch
+    % NO_COLOR=1
     $ sed -i s/32/2/ suite/suite.toml
     1 verdicts        | gate --suite suite --build-dir build --format json
     2 match did.you   | gate --suite suite --variant plian
 
 ``[NAME]`` begins a session in a new folder. ``needs`` names parts of ``flashcore doctor``, after ``=`` how its detail
-begins. ``$`` is a line for the
-shell that changes the folder. Any other line is an exit code, a projection (a function of
-:mod:`tests.contract.projections`, with its words) and, after ``|``, the words of ``flashcore``; globs with a ``/``
-are expanded.
+begins; ``standins`` are the GPUs of :mod:`tests.contract.standins`. ``%`` sets a variable of the environment, ``$`` is
+for the shell. Any other line is an exit code, a projection (a function of :mod:`tests.contract.projections`, with its
+words) and, after ``|``, the words of ``flashcore``; globs with a ``/`` are expanded.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from __future__ import annotations
 import contextlib
 import glob
 import io
+import os
+import re
 import shlex
 import subprocess
 from dataclasses import dataclass
@@ -43,7 +45,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Session:
-    """Lines that share a folder; a plain string is for the shell."""
+    """Lines that share a folder; a plain string is for the shell or the environment."""
 
     area: str
     name: str
@@ -66,7 +68,7 @@ def sessions(area: str) -> list[Session]:
             needs, lines = sections.setdefault(text.strip("[]"), ([], []))
         elif text.startswith("needs "):
             needs += text.split()[1:]
-        elif text.startswith("$ "):
+        elif text.startswith(("$ ", "% ")):
             lines.append(text[2:])
         else:
             head, bar, command = text.partition(" | ")
@@ -111,8 +113,11 @@ def results(session: Session, folder: Path) -> tuple[list[Any], list[str]]:
     """
     projected, wrong = list[Any](), list[str]()
     for line in session.lines:
-        if isinstance(line, str):
+        if isinstance(line, str) and (setting := re.fullmatch(r"(\w+)=(.*)", line)):
+            os.environ[setting[1]] = setting[2].replace("$PWD", str(folder))
+        elif isinstance(line, str):
             subprocess.run(["bash", "-euc", line], cwd=folder, check=True, capture_output=True)
+        if isinstance(line, str):
             continue
         output = run(line.command, folder)
         text = f"flashcore {line.command}\n{output.out[-2000:]}{output.err[-2000:]}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -116,5 +116,5 @@ def child_cases(context: Context, pairs: Sequence[Pair]) -> list[Case]:
             repeats=0 if variant.is_reference else shape.repeats,
             launches=len(plan.launches) if plan else 0,
         )
-        cases.append(case)
+        cases.append(replace(case, library=None) if context.device == "cpu" else case)
     return cases

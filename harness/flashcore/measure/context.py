@@ -31,7 +31,7 @@ def silent(_: str) -> None:
 
 
 class Executor(Protocol):
-    """Where GPU work runs."""
+    """Where GPU work runs: in CUDA, unless it has another ``device``; see :class:`Context`."""
 
     def places(self, requested: str, say: Say) -> tuple[dict[str, Gpu], Pool]:
         """The requested GPUs by UUID, all of one model, and the pool of workers on them."""
@@ -60,7 +60,7 @@ class Context:
         workers: the pool of processes that run the suite's code.
         folder: the folder of the run's raw files, with a subfolder per stage.
         built: the build's outcome so far.
-        device: ``cpu`` runs stand-ins, for tests.
+        device: ``cpu`` runs stand-ins, for tests: operators that the problem's file registers.
         resident: a program that serves both check and bench and stays in the pool; ``None``: a separate one for each.
     """
 
@@ -173,6 +173,7 @@ def open_context(settings: Settings, executor: Executor, say: Say = silent) -> C
         tuple(shapes),
         frozenset(v.name for v in references),
         workers,
+        device=getattr(executor, "device", "cuda"),
         say=say,
     )
 

@@ -1,0 +1,129 @@
+"""Stand-ins for GPUs and for their clock, which ``FLASHCORE_EXECUTOR`` and ``FLASHCORE_TIMER`` name.
+
+``STANDIN_GPUS`` is their number (1 if not set). Work runs on the CPU: operators that the problem's file registers. Each
+tells its duration to a clock that only it advances, so that times are the same on every machine.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flashcore.measure.bench.timing import Calls, Restored, Timed, Timer
+from flashcore.measure.machine.gpu import Gpu
+from flashcore.measure.workers.guarded import Outputs
+from flashcore.measure.workers.pool import Pool
+from flashcore.measure.workers.process import LocalGpu
+
+H200 = Gpu("NVIDIA H200", (9, 0), 132, 150_000_000_000, 60 << 20, 1980.0, "580.65")
+#: Shared with the problem's file: µs since the process began.
+CLOCK: Any = sys.modules.setdefault("standin_clock", types.SimpleNamespace(us=0.0))  # type: ignore[arg-type]
+#: µs of an empty launch, and of a call of each mode over its own duration.
+EMPTY = 0.8
+MODES = {"back_to_back": 0.5, "isolated": 1.0, "cold": 1.2, "eager": 3.0}
+
+
+class Executor:
+    """H200s that run on the CPU."""
+
+    device = "cpu"
+
+    def __init__(self, address: str) -> None: ...
+
+    def places(self, requested: str, say: Callable[[str], None]) -> tuple[dict[str, Gpu], Pool]:
+        """The GPUs by UUID, and the pool of processes on them."""
+        gpus = {f"GPU-{i}": H200 for i in range(int(os.environ.get("STANDIN_GPUS", "1")))}
+        return gpus, Pool(tuple(map(LocalGpu, gpus)) if len(gpus) > 1 else ())
+
+
+class HostTimer(Timer):
+    """Reads :data:`CLOCK`."""
+
+    clock = "stand-in"
+    doubt = 2000.0
+
+    def __init__(self) -> None: ...
+
+    def sets(self, size: int) -> int:
+        return 2
+
+    def copies(self, size: int, resident: int) -> int:
+        return 2
+
+    def prepare(
+        self,
+        calls: Calls,
+        launches: int | None = None,
+        restored: Restored | None = None,
+        outputs: Sequence[Outputs] = (),
+    ) -> Timed:
+        return _Timed(calls, launches, restored, outputs)
+
+    def between(self, work: Callable[[], object], *, cover: int = 0) -> float:
+        began = CLOCK.us
+        work()
+        return float(CLOCK.us - began)
+
+    @functools.cached_property
+    def empty(self) -> Timed:
+        return _Timed([lambda: None], 1, None, ())
+
+
+class _Timed(Timed):
+    before: Callable[[], None] | None = None
+    kernels: int | None = 1
+    copies = 0
+
+    def __init__(
+        self, calls: Calls, launches: int | None, restored: Restored | None, outputs: Sequence[Outputs]
+    ) -> None:
+        self._calls, self._restored, self._looks, self.outputs = calls, restored, None, outputs
+        self.launches = self.eager_calls = launches or 2
+        self._taken = 0
+        self._answer: Any = None
+        self._sample("isolated")  # the answer of a mode that stops early
+
+    def back_to_back(self) -> float:
+        return self._sample("back_to_back", self.launches)
+
+    def isolated(self) -> float:
+        return self._sample("isolated")
+
+    def cold(self) -> float:
+        return self._sample("cold")
+
+    def eager(self) -> float:
+        return self._sample("eager", self.eager_calls)
+
+    def each(self, regime: str, *, calls: bool = True, first: bool = True) -> list[float]:
+        return [self._sample(regime) if calls else 0.0 for _ in range(self.launches)]
+
+    def calls_in(self, mode: str) -> int:
+        return self.launches if mode in ("back_to_back", "eager") else 1
+
+    def answer(self, mode: str) -> Any:
+        return self._answer
+
+    def anew(self, take: Callable[[int], None], restage: Callable[[], None], count: int) -> list[float]:
+        restage()
+        times = []
+        for i in range(count):
+            take(i)
+            times.append(HostTimer().between(self._calls[i]))
+        return [min(times)]
+
+    def _sample(self, mode: str, count: int = 1) -> float:
+        if self.before is not None:
+            self.before()
+        began = CLOCK.us
+        for i in range(count):
+            if self._restored is not None:
+                self._restored.restore(i)
+            self._answer = self._calls[i % len(self._calls)]()
+        self._taken += 1
+        us = (CLOCK.us - began) / count * MODES[mode] or EMPTY
+        return float(us * (1 + 0.002 * (self._taken * 7 % 5 - 2)))
