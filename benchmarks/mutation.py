@@ -56,7 +56,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "measure/bench/message": ("measure/bench/test_case_times.py", "measure/bench/test_bench.py"),
     "measure/bench/rotation": ("measure/bench/test_proof.py", "measure/bench/test_case_times.py"),
     "measure/check/child": ("measure/check/test_check.py",),
-    "measure/context": ("measure/test_compiling.py",),
+    "measure/context": ("measure/test_context.py",),
     "measure/machine/toolchain": ("cli/test_gate.py",),
     "measure/profile/ncu_facts": ("readers/test_phases.py",),
     "measure/workers/journal": ("measure/workers/test_supervisor.py",),

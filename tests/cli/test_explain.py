@@ -36,13 +36,6 @@ def test_the_fastest_variant_of_each_shape_is_advised_on(
     assert "keep fewer values live" in text and "fast/mission" in text and "fast/long" in text and "slow" not in text
 
 
-def test_data_has_what_programs_need(profiles: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", *profiles, "--format", "json", "--variant", "fast", "--shape", "mission"]) == Exit.OK
-    [item] = [x for x in json.loads(capsys.readouterr().out)["advice"] if x["rule"] == "spills"]
-    assert item["subject"] == {"variant": "fast", "arch": "sm_90a", "shape": "mission", "kernel": "fast_kernel"}
-    assert item["evidence"]["spill_store_bytes"] == {"value": 8, "unit": "B"}
-
-
 def test_a_shape_that_was_not_timed_is_advised_on_only_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -62,36 +55,6 @@ def test_a_case_selects_its_advice(profiles: list[str], capsys: pytest.CaptureFi
     assert main(["explain", "fast/mission", *profiles]) == Exit.OK
     cases = [line.split()[0] for line in capsys.readouterr().out.splitlines() if re.match(r"\w+/\w+ ", line)]
     assert {*cases} == {"fast/mission"}
-
-
-@pytest.mark.parametrize(
-    ("words", "error"),
-    [
-        ("RUN --brief", "--brief: expected a case, VARIANT/SHAPE, after the run, found RUN"),
-        ("a b", "expected a run, and after it a case, VARIANT/SHAPE; found a, b"),
-        ("--format markdown", "--format: expected table or json, found markdown"),
-        ("fast/mission --brief --format table", "--format: expected markdown or json, with --brief, found table"),
-    ],
-)
-def test_wrong_words_are_told_what_is_expected(
-    words: str, error: str, profiles: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["explain", *words.split(), *profiles]) == Exit.USAGE
-    assert error in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("option", ["--variant", "--shape", "--arch"])
-def test_a_name_that_matches_nothing_is_wrong_usage(
-    option: str, profiles: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["explain", *profiles, option, "fsat"]) == Exit.USAGE
-    assert f"{option} fsat: expected" in capsys.readouterr().err
-
-
-def test_without_a_rule_that_applies_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    save(factory.bare_record(), tmp_path)
-    assert main(["explain", "--profiles", str(tmp_path)]) == Exit.OK
-    assert "no rule applies" in capsys.readouterr().out
 
 
 def test_the_newest_run_that_has_the_case_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,24 +92,6 @@ def test_facts_of_several_variants_and_shapes_and_of_one_arch(
     assert facts("--shape long --shape mission --variant slow --variant fast --variant split") == [
         f for f in every if f["variant"] in ("slow", "fast", "split") and f["shape"] in (None, "mission", "long")
     ]
-
-
-def test_the_gpu_that_is_assumed_is_named(profiles: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    def named(*where: str) -> tuple[str, bool, str]:
-        assert main(["explain", *where]) == Exit.OK
-        text = capsys.readouterr().out
-        assert main(["explain", *where, "--format", "json"]) == Exit.OK
-        data = json.loads(capsys.readouterr().out)
-        return data["gpu"], data["gpu_is_measured"], text
-
-    gpu, is_measured, text = named(*profiles)
-    assert gpu == factory.record().gpu and gpu in text and is_measured
-    here = factory.bare_record(environment=factory.environment(gpu=None), id="20260105T000000Z-0001")
-    save(here, Path(profiles[1]))
-    gpu, is_measured, text = named(here.id, *profiles)
-    assert here.gpu is None and gpu in text and not is_measured
-    assert main(["explain", here.id, "fast/mission", "--brief", "--format", "json", *profiles]) == Exit.OK
-    assert json.loads(capsys.readouterr().out)["assumed_gpu"] == gpu
 
 
 def test_a_shape_that_is_only_checked_has_no_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

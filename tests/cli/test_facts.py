@@ -7,21 +7,15 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashcore.cli import facts
-from flashcore.cli.main import main
-from flashcore.errors import Exit
 from flashcore.frames import EXPORT
-from flashcore.model.record import Fact, Facts, Record, Source, Subject, Value
-from flashcore.records import store
+from flashcore.model.record import Fact, Facts, Source, Subject, Value
 from tests import factory
-from tests.conftest import ROOT, published_run
 
 #: How a cell becomes a value again, by the column `type`.
 READ: dict[str, Callable[[str], Value | None]] = {
@@ -52,19 +46,6 @@ def typed(results: list[Fact]) -> list[tuple[type, Fact]]:
     return [(type(f.value), dataclasses.replace(f, detail=f.note)) for f in results]
 
 
-def test_the_facts_of_a_published_run_survive_both_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = published_run("20261122T200715Z-fcec")
-    recorded = typed(list(store.read(run).facts))
-    assert {int, float, str, type(None)} <= {kind for kind, _ in recorded}
-    words = ["facts", run.name, "--profiles", str(ROOT / "profiles")]
-    assert main(words) == Exit.OK
-    assert typed(from_csv(capsys.readouterr().out)) == recorded
-    file = tmp_path / "facts.json"
-    assert main([*words, "--format", "json", "-o", str(file)]) == Exit.OK
-    assert capsys.readouterr().out == ""
-    assert typed(from_json(file.read_text(encoding="utf-8"))) == recorded
-
-
 TEXT = st.text(st.characters(codec="utf-8"))
 NAME = st.none() | TEXT.filter(bool)
 
@@ -90,15 +71,6 @@ def test_any_fact_survives_both_formats(results: list[Fact]) -> None:
     assert typed(from_json(facts.as_json(record))) == typed(results)
 
 
-def test_json_names_version_run_and_suite() -> None:
-    read = json.loads(facts.as_json(factory.bare_record()))
-    assert (read["version"], read["run"], read["suite"], read["facts"]) == (1, "20260102T030405Z-0001", "attention", [])
-
-
-def test_csv_of_no_facts_is_its_header() -> None:
-    assert facts.as_csv(factory.bare_record()) == ",".join(EXPORT) + "\n"
-
-
 def test_pandas_reads_the_csv() -> None:
     import pandas as pd
 
@@ -107,35 +79,6 @@ def test_pandas_reads_the_csv() -> None:
     assert list(frame.columns) == list(EXPORT)
     numbers = pd.to_numeric(frame[frame["type"].isin(["int", "float"])]["value"])
     assert math.isclose(numbers.sum(), sum(f.number for f in record.facts if f.number is not None))
-
-
-def test_a_run_that_is_not_there_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["facts", "20990101", "--profiles", str(tmp_path)]) == Exit.USAGE
-    assert "expected one run's id, folder or packed file, found none" in capsys.readouterr().err
-
-
-@pytest.fixture
-def recorded(tmp_path: Path) -> Record:
-    record = factory.record()
-    folder = tmp_path / "profiles" / record.id
-    folder.mkdir(parents=True)
-    store.write(record, folder)
-    return record
-
-
-def test_a_run_is_named_by_the_beginning_of_its_id(
-    recorded: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["facts", recorded.id[:12], "--profiles", str(tmp_path / "profiles"), "--format", "json"]) == Exit.OK
-    assert typed(from_json(capsys.readouterr().out)) == typed(list(recorded.facts))
-
-
-def test_a_file_that_cannot_be_written_says_so(
-    recorded: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    wanted = tmp_path / "nowhere" / "facts.csv"
-    assert main(["facts", "--profiles", str(tmp_path / "profiles"), "-o", str(wanted)]) == Exit.USAGE
-    assert f"{wanted}: cannot write" in capsys.readouterr().err
 
 
 def test_no_cell_of_the_csv_is_a_formula() -> None:

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from flashcore.cli import main
 from flashcore.errors import Exit
-from flashcore.measure.machine import toolchain
 from flashcore.model.files import PARTIAL
 from flashcore.model.record import Facts
 from flashcore.records import lookup, store
 from tests import factory
 from tests.conftest import (
-    FAULTS,
     NO_DISASSEMBLER,
-    NO_TORCH,
     ROOT,
     TOY,
     Built,
@@ -109,68 +104,6 @@ def test_help_lists_every_command_in_its_group_and_the_exit_codes(
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("frobnicate", "invalid choice: 'frobnicate'"),
-        ("gaet", "(did you mean gate?)"),
-        ("gate --varaint x", "unrecognized arguments: --varaint (did you mean --variant?)"),
-        ("gate --requires static", "unrecognized arguments: --requires (did you mean --require?)"),
-        ("--verison", "unrecognized arguments: --verison (did you mean --version?)"),
-        ("gate --require timng", "(did you mean timing?)"),
-        (f"build --suite {TOY} --variant plane*", "(did you mean plain?)"),
-        (f"build --suite {TOY} --shape smal", "(did you mean small?)"),
-        (f"explain --bounds --suite {TOY} --device h20", "(did you mean h200?)"),
-        ("gate --require everything", "invalid choice: 'everything'"),
-        ("check --time-limit long", "invalid float value: 'long'"),
-        (f"list --suite nowhere --suite {TOY}", f"--suite: expected one value, found nowhere and {TOY}"),
-        ("gate --suite a --suite=b", "--suite: expected one value, found a and b"),
-        ("gate --varian=b", "unrecognized arguments: --varian=b (did you mean --variant?)"),
-        ("gate --require timing --require static", "--require: expected one value, found timing and static"),
-        ("list --suite nowhere", "nowhere/suite.toml: expected a suite's manifest, found no such file"),
-        (f"build --suite {TOY} --variant x*", "--variant x*: expected a glob matching one of plain"),
-        (f"build --suite {TOY} --variant plain --variant x*", "--variant x*: expected a glob matching one of plain"),
-        (f"gate --suite {TOY} --arch sm_80 --arch 9", "--arch 9: expected one of the suite's archs (sm_80, sm_90a)"),
-        (f"gate --suite {TOY} --shape x", "--shape x: expected one of tail, small"),
-        ("report", "profiles: expected a recorded run, found none"),
-        ("gate 20260102", "run 20260102: expected one run's id, folder or packed file, found none"),
-        (
-            f"compare a b --suite {TOY}",
-            "a: expected a run's id or folder, a packed run, a git revision, compiled files",
-        ),
-        ("init .", "expected a new or empty folder"),
-        ("init something", "something: expected a new or empty folder, found a file"),
-        (f"gate --suite {TOY} --format sarfi", "(did you mean sarif?)"),
-        (f"profile --suite {TOY} --samples 0", "--samples 0: expected a number above 0"),
-        (f"check --suite {TOY} --time-limit nan", "--time-limit nan: expected a number above 0"),
-        (f"tune x --suite {TOY} --finalists -1", "--finalists -1: expected 0 or more"),
-        ("capture --launch-count 0 -- true", "expected --top and --launch-count of at least 1"),
-        ("capture --time-limit 0 -- true", "--time-limit 0: expected a number above 0"),
-    ],
-)
-def test_wrong_usage_exits_2(
-    tmp_path: Path, line: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = line.split()
-    (tmp_path / "something").write_text("", encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    assert exit_code(*words) == Exit.USAGE
-    stderr = capsys.readouterr().err
-    assert message in stderr
-    assert "Traceback" not in stderr
-
-
-def test_a_bad_manifest_exits_2_with_every_mistake(tmp_path: Path) -> None:
-    root = shutil.copytree(TOY, tmp_path / "suite")
-    path = root / "suite.toml"
-    text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace('"scale.cu"', '"gone.cu"').replace('parent = "plain"', 'parent = "plane"'), "utf-8")
-    done = flashcore("list", "--suite", "suite", cwd=tmp_path)
-    assert done.returncode == Exit.USAGE
-    assert done.stderr.splitlines()[0] == "flashcore: suite/suite.toml: 4 mistakes"
-    assert "  suite.toml:34: variant.wide.parent: expected a variant, found 'plane' (did you" in done.stderr
-
-
-@pytest.mark.parametrize(
     ("name", "value", "message"),
     [
         ("DEBUG", "maybe", "DEBUG=maybe: expected 0 or 1"),
@@ -191,42 +124,6 @@ def test_wrong_settings_exit_2(
     monkeypatch.setenv(name, value)
     assert exit_code("build", "--suite", str(TOY)) == Exit.USAGE
     assert message in capsys.readouterr().err
-
-
-def test_list(tmp_path: Path) -> None:
-    done = flashcore("list", "--suite", str(TOY), cwd=tmp_path)
-    assert done.returncode == 0
-    for text in ("two_steps", "peers.py:torch_mul", "N=1001", "no_spills", "a kernel this small"):
-        assert text in done.stdout
-    facts = flashcore("list", "--facts", cwd=tmp_path)
-    assert facts.returncode == 0 and "spill_store_bytes" in facts.stdout
-
-
-#: Commands that build or read cases.
-CASES = "build check bench profile sanitize gate baseline watch compare list report explain facts"
-
-
-@pytest.mark.parametrize("command", CASES.split())
-def test_every_command_selects_several_variants_shapes_and_archs(command: str) -> None:
-    words = [command, *{"baseline": ["save"], "compare": ["a", "b"]}.get(command, [])]
-    given = {"variants": ["a*", "b"], "shapes": ["s", "t"], "archs": ["9.0", "sm_80"]}
-    words += [f"--{name[:-1]}={one}" for name, each in given.items() for one in each]
-    parsed = vars(main.parser(words).parse_args(words))
-    assert {name: parsed[name] for name in given} == given
-
-
-def test_several_variants_and_shapes_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    chosen = ("--variant", "plain", "--variant", "t*", "--shape", "tail", "--arch", "9.0")
-    assert exit_code("list", "--suite", str(TOY), "--format", "json", *chosen) == Exit.OK
-    data = json.loads(capsys.readouterr().out)
-    assert {v["name"] for v in data["variants"]} == {"plain", "two_steps", "torch_mul"}
-    assert [s["name"] for s in data["shapes"]] == ["tail"] and data["suite"]["archs"] == ["sm_90a"]
-
-
-def test_bare_shows_the_help_and_is_no_success(tmp_path: Path) -> None:
-    done = flashcore(cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (Exit.USAGE, "")
-    assert done.stdout == flashcore("--help", cwd=tmp_path).stdout
 
 
 def test_every_command_has_a_module_with_the_same_interface() -> None:
@@ -250,20 +147,6 @@ def test_no_nvcc_exits_4_with_the_way_to_mend_it(tmp_path: Path) -> None:
     assert done.returncode == Exit.INCAPABLE
     assert "missing  nvcc (build): no nvcc found" in done.stdout
     assert not list(tmp_path.glob("profiles/*"))
-
-
-def test_doctor(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
-    done = flashcore("doctor", cwd=tmp_path, start=NO_GPU)
-    assert done.returncode == 0, done.stdout
-    assert f"ok       nvcc: {compiler.version}" in done.stdout
-    assert "missing  GPU (check, bench, profile): no CUDA GPU" in done.stdout
-
-
-def test_what_needs_a_gpu_exits_4_without_one(tmp_path: Path) -> None:
-    for command in ("check", "bench"):
-        done = flashcore(command, "--suite", str(TOY), cwd=tmp_path, start=NO_GPU)
-        assert done.returncode == Exit.INCAPABLE
-        assert "no GPU on this machine\n  hint: run it on a machine with a GPU" in done.stderr
 
 
 def test_a_suite_whose_name_is_not_utf_8_is_wrong_usage(tmp_path: Path) -> None:
@@ -324,40 +207,6 @@ def test_build_prints_the_static_facts_and_imports_no_torch(here: Workplace) -> 
     assert done.stdout.endswith("False False\n")
 
 
-def build_faults(faulty: Built, cwd: Path, variant: str, *more: str) -> subprocess.CompletedProcess[str]:
-    """Builds part of the faults suite where it was built before."""
-    where = ("--suite", str(FAULTS), "--build-dir", str(faulty.folder))
-    hidden = f"{NO_GPU}{NO_TORCH}"
-    return flashcore("build", *where, "--variant", variant, *more, cwd=cwd, start=hidden)
-
-
-def test_several_variants_are_built_for_one_arch(here: Workplace) -> None:
-    done = here.run("build", "--variant", "plain", "--variant", "two_*", "--arch", "sm_90a")
-    rows = {tuple(line.split()[:2]) for line in done.stdout.splitlines() if line.split()[1:2] == ["sm_90a"]}
-    assert (done.returncode, rows) == (0, {("plain", "sm_90a"), ("two_steps", "sm_90a")}), done.stderr
-    gated = here.run("gate", "--variant", "plain", "--variant", "two_*", "--arch", "9.0", "--format", "json")
-    assert {v["subject"].get("arch") for v in json.loads(gated.stdout)["verdicts"]} <= {"sm_90a", None}
-
-
-def test_a_variant_that_does_not_compile_exits_1(faulty: Built, tmp_path: Path) -> None:
-    done = build_faults(faulty, tmp_path, "[gd]o*")
-    assert done.returncode == Exit.FAILED
-    assert "does_not_compile for sm_90a FAILED" in done.stderr
-    assert "this fault does not compile" in done.stderr
-    assert "0 compiled, 1 unchanged, 1 failed" in done.stderr
-    assert "fault_kernel" in done.stdout  # the other one's facts
-    quiet = build_faults(faulty, tmp_path, "[gd]o*", "-q")
-    assert quiet.returncode == Exit.FAILED
-    assert "this fault does not compile" in quiet.stderr and "unchanged" not in quiet.stderr
-
-
-@pytest.mark.parametrize("quiet", [(), ("-q",)])
-def test_a_plan_that_crashes_exits_1(faulty: Built, tmp_path: Path, quiet: tuple[str, ...]) -> None:
-    done = build_faults(faulty, tmp_path, "plan_null", *quiet)
-    assert done.returncode == Exit.FAILED
-    assert "plan_null on tail, small for sm_90a FAILED: the launch plan was killed by signal 11" in done.stderr
-
-
 def test_interrupted_builds_leave_no_broken_state(stuck_nvcc: StuckNvcc, tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "flashcore", "build", "--suite", str(TOY), "--build-dir", str(tmp_path / "build"),
@@ -377,56 +226,10 @@ def test_interrupted_builds_leave_no_broken_state(stuck_nvcc: StuckNvcc, tmp_pat
 # --- gate, profile and report without a GPU -----------------------------------------------------
 
 
-def test_the_gate_passes_fails_and_counts_what_is_unmeasured(here: Workplace) -> None:
-    done = here.run("gate")
-    assert done.returncode == Exit.OK, done.stdout + done.stderr
-    here.add('\n[[budget]]\nname = "busy"\nfact = "sm_throughput"\nmin = 50\nsource = "a wish"\n')
-    done = here.run("gate")
-    assert done.returncode == Exit.OK, done.stdout  # above the required tier: counted and shown
-    assert "unmeasured" in done.stdout
-    assert here.run("gate", "--require", "counters").returncode == Exit.UNMEASURED
-    here.edit("suite.toml", "max = 32", "max = 4")
-    done = here.run("gate", "--require", "counters")
-    assert done.returncode == Exit.FAILED  # a failure outweighs what is unmeasured
-    assert "registers" in done.stdout
-    quiet = here.run("gate", "--require", "counters", "-q")
-    assert (quiet.returncode, quiet.stderr) == (Exit.FAILED, "") and done.stderr
-    assert "registers" in quiet.stdout and "passed (" not in quiet.stdout
-
-
-def test_a_failed_variant_fails_the_gate(here: Workplace) -> None:
-    here.edit("two_steps.cu", "float* copy =", "flaot* copy =")
-    done = here.run("gate", "--variant", "[pt]*")
-    assert done.returncode == Exit.FAILED, done.stdout
-    assert 'identifier "flaot" is undefined' in done.stderr
-
-
 def test_a_debug_build_is_never_gated(here: Workplace) -> None:
     done = here.run("gate", DEBUG="1")
     assert done.returncode == Exit.USAGE
     assert "DEBUG=1: expected a build that may be timed and gated" in done.stderr
-
-
-def test_profile_without_a_gpu_records_reports_and_gates(here: Workplace) -> None:
-    done = here.run("profile")
-    assert done.returncode == Exit.OK, done.stdout + done.stderr
-    assert "check, bench, profile: left out: no GPU on this machine" in done.stderr
-    (run,) = lookup.runs(here.folder / "profiles")
-    record = store.read(run)
-    assert [(n.stage, n.status) for n in record.stages] == [
-        ("build", "ok"), ("check", "skipped"), ("bench", "skipped"), ("profile", "skipped"),
-    ]  # fmt: skip
-    assert record.facts.named("registers") and not record.facts.named("isolated_p50")
-    assert not lookup.unfinished(here.folder / "profiles")
-    assert list((here.folder / "reports" / run.name).glob("*.html"))
-    assert "plain-sm_80.log" in zipfile.ZipFile(run / store.LOGS).namelist()
-
-    again = here.run("report", run.name, "-o", "elsewhere", start=NO_NVCC)
-    assert again.returncode == 0, again.stderr
-    for page in (here.folder / "reports" / run.name).glob("*.html"):
-        assert (here.folder / "elsewhere" / page.name).read_bytes() == page.read_bytes()
-    assert here.run("gate", run.name, start=NO_NVCC).returncode == Exit.OK
-    assert here.run("compare", run.name, run.name).returncode == Exit.OK  # two runs need no suite
 
 
 def test_a_disk_that_is_full_while_recording(here: Workplace) -> None:
@@ -500,12 +303,6 @@ def test_a_run_still_going_is_not_taken_over(here: Workplace) -> None:
     assert not list(run.glob("*.lock"))
 
 
-def test_nothing_to_resume(here: Workplace) -> None:
-    done = here.run("profile", "--resume")
-    assert done.returncode == Exit.USAGE
-    assert "expected an unfinished run of suite to resume, found none" in done.stderr
-
-
 @pytest.mark.parametrize("name", [store.HEADER, store.FACTS])
 def test_a_damaged_old_run_does_not_take_down_a_new_one(here: Workplace, name: str) -> None:
     path = measured(here)
@@ -543,35 +340,6 @@ def measured(here: Workplace) -> Path:
     run.mkdir()
     store.write(record, run)
     return run
-
-
-BUSY = '\n[[budget]]\nname = "busy"\nfact = "sm_throughput"\nmin = 50\nshapes = ["small"]\nsource = "a wish"\n'
-
-
-def test_recorded_facts_count_as_long_as_they_are_fresh(here: Workplace) -> None:
-    here.add(BUSY)
-    measured(here)
-    done = here.run("gate", "--require", "counters")
-    assert done.returncode == Exit.OK, done.stdout + done.stderr
-
-    here.edit("two_steps.cu", "float* copy = ", "/* what the first kernel writes */ float* copy = ")
-    done = here.run("gate", "--require", "counters")
-    assert done.returncode == Exit.OK, done.stdout + done.stderr  # a comment is no other code
-
-    here.edit("two_steps.cu", "copy[i] * factor", "copy[i] + factor")
-    assert here.run("gate").returncode == Exit.OK
-    done = here.run("gate", "--require", "counters")
-    assert done.returncode == Exit.UNMEASURED
-    assert "stale" in done.stdout
-
-
-def test_a_changed_problem_makes_everything_stale(here: Workplace) -> None:
-    here.add(BUSY)
-    measured(here)
-    here.edit("problem.py", "1e-5", "1e-4")
-    done = here.run("gate", "--require", "counters")
-    assert done.returncode == Exit.UNMEASURED
-    assert "cases are stale" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -5,29 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from flashcore.cli.main import main
-from flashcore.explain import measured_roofs, roofline, time_shares
-from flashcore.explain.predictions import Readings
+from flashcore.explain import measured_roofs
 from flashcore.measure.bench import child
-from flashcore.measure.context import Context
-from flashcore.measure.machine import gpu_choice, toolchain
-from flashcore.measure.machine.gpu import Gpu
-from flashcore.measure.settings import Settings
 from flashcore.measure.workers.problem_file import load_problem
-from flashcore.model.record import Measured, Record, Roof, SharingGpu, Subject, Value
+from flashcore.model.record import Record, Value
 from flashcore.model.suite import Suite
-from flashcore.pipeline import run as run_module
-from flashcore.pipeline.opening import open_context
-from flashcore.records import lookup
 from flashcore.suites.load import load
 from tests import factory
-from tests.conftest import ROOT, TOY
+from tests.conftest import ROOT
 
 SUITE = ROOT / "kernels/roofs"
 BYTES = {"big": ("dram_bytes", "GB/s")}
@@ -171,152 +161,6 @@ def test_a_kernel_too_short_for_the_chips_nanoseconds_tells_no_clock() -> None:
 
 def test_an_operator_without_clocks_is_not_asked() -> None:
     assert clock([[0, 99_000, NOW, NOW + 50_000]], arguments=("x", "out")) == {}
-
-
-# --- measuring, or not ----------------------------------------------------------------------------
-
-H200 = Gpu("NVIDIA H200", (9, 0), 132, 150_000_000_000, 60 << 20, 1980.0, "580.65")
-
-
-@pytest.mark.parametrize(
-    ("gpu", "fresh", "measures"),
-    [
-        (H200, False, False),
-        (None, False, False),  # a look at what was recorded
-        (H200, True, True),
-        (replace(H200, driver="590.1"), False, True),
-        (replace(H200, name="NVIDIA L4", capability=(8, 9)), False, True),
-    ],
-)
-def test_a_machines_roofs_are_measured_once(
-    monkeypatch: pytest.MonkeyPatch, suite: Suite, gpu: Gpu | None, fresh: bool, measures: bool
-) -> None:
-    recorded, new = factory.bare_record(suite), factory.bare_record(suite, id="20260203T000000Z-0001")
-    ran: list[Context] = []
-
-    def run(context: Context) -> run_module.Run:
-        ran.append(context)
-        return run_module.Run(new, SUITE, context.settings)
-
-    monkeypatch.setattr(Gpu, "find", lambda: gpu)
-    monkeypatch.setattr(toolchain, "torch_root", lambda: SUITE)
-    monkeypatch.setattr(lookup, "measured_runs", lambda *_: iter([recorded]))
-    monkeypatch.setattr(run_module, "run", run)
-    result, _ = run_module.measure_roofs(Settings("some", roofs=str(SUITE)), lambda _: None, fresh=fresh)
-    assert result.id == (new if measures else recorded).id
-    assert [c.settings.suite for c in ran] == [str(SUITE)] * measures
-    # compiled for this GPU alone
-    assert all(gpu and c.archs == c.suite.archs == (gpu.arch_of(["sm_89", "sm_90a"]),) for c in ran)
-
-
-def _gpu(uuid: str, **changes: Any) -> SharingGpu:
-    return replace(SharingGpu(uuid, None, None, {}, None, None, (), {}), **changes)
-
-
-A100 = Gpu("NVIDIA A100", (8, 0), 108, 85_000_000_000, 40 << 20, 1410.0, "580.65")
-
-
-@pytest.mark.parametrize(
-    ("here", "requested", "recorded", "taken"),
-    [
-        ({"GPU-a": H200}, "all", ["a100", "h200"], 1),  # a newer run of another chip is passed over
-        ({"GPU-a": A100}, "all", ["h200", "h200_a"], None),  # and none is taken for another's
-        ({"GPU-a": H200, "GPU-b": H200}, "GPU-b", ["h200_a", "h200_b"], 1),
-        ({"GPU-a": H200, "GPU-b": H200}, "GPU-b", ["h200_a", "h200"], 1),  # a run that names no GPU is of the kind
-        ({"GPU-a": H200, "GPU-b": H200}, "GPU-b", ["h200_a"], None),
-        ({"GPU-a": H200, "GPU-b": A100}, "GPU-b", ["h200", "a100"], 1),
-    ],
-)
-def test_roofs_are_those_of_the_kind_and_of_the_very_gpu_that_a_run_names(
-    monkeypatch: pytest.MonkeyPatch,
-    suite: Suite,
-    here: dict[str, Gpu],
-    requested: str,
-    recorded: list[str],
-    taken: int | None,
-) -> None:
-    a100 = factory.environment(gpu=A100.name, gpu_memory_bytes=A100.memory_bytes, gpu_sm_clock_mhz=1410.0)
-    runs = {
-        "h200": factory.bare_record(suite, id="h200"),
-        "h200_a": factory.bare_record(suite, id="h200_a", gpus=(_gpu("GPU-a"),)),
-        "h200_b": factory.bare_record(suite, id="h200_b", gpus=(_gpu("GPU-b"),)),
-        "a100": factory.bare_record(suite, id="a100", environment=replace(a100, driver="580.65")),
-    }
-    runs = {name: replace(r, environment=replace(r.environment, driver="580.65")) for name, r in runs.items()}
-    new = factory.bare_record(suite, id="new")
-    monkeypatch.setattr(gpu_choice, "visible", lambda: here)
-    monkeypatch.setattr(toolchain, "torch_root", lambda: SUITE)
-    monkeypatch.setattr(lookup, "measured_runs", lambda *_: (runs[name] for name in recorded))
-    monkeypatch.setattr(run_module, "run", lambda context: run_module.Run(new, SUITE, context.settings))
-    result, _ = run_module.measure_roofs(Settings("some", roofs=str(SUITE), gpus=requested), lambda _: None)
-    assert result.id == ("new" if taken is None else recorded[taken])
-
-
-def test_each_gpu_that_shares_a_run_has_its_own_roofs(
-    monkeypatch: pytest.MonkeyPatch, suite: Suite, tmp_path: Path
-) -> None:
-    requested: list[str] = []
-
-    def measure_roofs(settings: Settings, *_: object) -> tuple[Record, list[measured_roofs.Measured]]:
-        requested.append(settings.gpus)
-        value = 4000.0 + len(requested)
-        one = measured_roofs.Measured("dram_read", "dram", Subject("read", shape="big"), value, "GB/s",
-                                      None, None, None, None, None, False)  # fmt: skip
-        return factory.bare_record(suite, gpus=(_gpu(settings.gpus),)), [one]
-
-    monkeypatch.setattr(toolchain, "torch_root", lambda: SUITE)
-    monkeypatch.setattr(run_module, "measure_roofs", measure_roofs)
-    monkeypatch.setattr(gpu_choice, "visible", lambda: {f"GPU-{n}": H200 for n in "abc"})
-    context = open_context(Settings(suite=str(TOY), build=str(tmp_path)))
-    cases = {"bench": ("plain/small",)}
-    gpus = (_gpu("GPU-a", cases=cases), _gpu("GPU-b"), _gpu("GPU-c", cases=cases), _gpu("GPU-gone", cases=cases))
-    measured, roofs = run_module.with_roofs(context, Measured(gpus=gpus))
-    assert requested == ["GPU-a", "GPU-c"], "one that measured nothing needs none; one that is gone cannot be asked"
-    dram = {g.uuid: [r.value for r in g.roofs if r.resource == "dram"] for g in measured.gpus}
-    assert dram == {"GPU-a": [4001.0], "GPU-b": [], "GPU-c": [4002.0], "GPU-gone": []}
-    assert roofs == measured.gpus[0].roofs and "on GPU-a" in roofs[0].note
-    alone, roofs = run_module.with_roofs(context, Measured())
-    assert requested[2:] == ["all"] and not alone.gpus and roofs and roofs[0].value == 4003.0
-    untold = replace(context, settings=replace(context.settings, upto="bench"))
-    assert run_module.with_roofs(untold, alone) == (alone, None) and len(requested) == 3
-
-
-def test_a_case_is_held_against_the_roofs_of_the_gpu_that_measured_it() -> None:
-    def roofs(gbps: float) -> tuple[Roof, ...]:
-        return (Roof("l2", gbps, "GB/s", "measured", "NVIDIA H200"),)
-
-    gpus = tuple(
-        _gpu(f"GPU-{n}", cases=dict.fromkeys(("bench", "profile"), (f"fast/{shape}",)), roofs=roofs(gbps))
-        for n, shape, gbps in (("a", "mission", 5000.0), ("b", "long", 6000.0))
-    )
-    record = factory.record(roofs=roofs(4000.0), gpus=gpus)
-    dram_roofs = {"fast/mission": 5000.0, "fast/long": 6000.0, "slow/long": 4000.0}
-    bounds = {c.subject.case: b.roof for c in roofline.case_bounds(record) for b in c.bounds if b.resource == "l2"}
-    assert {case: roof.value for case, roof in bounds.items() if roof and case in dram_roofs} == dram_roofs
-    points = [p for p in roofline.points(record) if p.level == "l2" and not p.subject.kernel]
-    assert {p.subject.case: p.measured.bandwidth.value for p in points
-            if p.measured.bandwidth and p.subject.case in dram_roofs} == dram_roofs  # fmt: skip
-    fast, shapes = record.suite.variants["fast"], record.suite.shapes
-
-    def share(of: Record, shape: str) -> float:
-        return time_shares.needs(Readings(of), fast, shapes[shape])["L2"].percent
-
-    shared = replace(record, gpus=())
-    assert share(record, "mission") / share(shared, "mission") == pytest.approx(4 / 5)
-    assert share(record, "long") / share(shared, "long") == pytest.approx(4 / 6)
-
-
-def test_roofs_of_every_gpu_are_measured_and_told_apart(
-    monkeypatch: pytest.MonkeyPatch, suite: Suite, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    def measure_roofs(settings: Settings, say: object, *, fresh: bool) -> tuple[Record, list[Any]]:
-        return factory.bare_record(suite, id=f"of-{settings.gpus}", gpus=(_gpu(settings.gpus),)), []
-
-    monkeypatch.setattr(run_module, "measure_roofs", measure_roofs)
-    monkeypatch.setattr(gpu_choice, "visible", lambda: {"GPU-a": H200, "GPU-b": A100, "GPU-c": H200})
-    assert main(["roofs", "--quiet", "--profiles", str(tmp_path)]) == 0
-    output = [line for line in capsys.readouterr().out.splitlines() if line.startswith("run ")]
-    assert output == [f"run of-GPU-{n}, NVIDIA H200, GPU-{n}, driver 580.65" for n in "acb"]
 
 
 # --- the suite ------------------------------------------------------------------------------------

@@ -248,11 +248,6 @@ def test_peers_are_profiled_last(run: Run, tmp_path: Path) -> None:
     assert [o.case for o in result.outcomes] == list(NAMES)
 
 
-def test_the_report_is_kept_on_request(run: Run, tmp_path: Path) -> None:
-    run(keep_report=True)
-    assert len(list(tmp_path.rglob("*.ncu-rep"))) == 2
-
-
 def test_called_again_nothing_runs_and_the_facts_are_the_same(run: Run, calls: Callable[[], list[list[str]]]) -> None:
     first = run(keep_report=True)
     before = len(calls())
@@ -279,22 +274,6 @@ def test_a_case_that_crashes_fails_alone(run: Run) -> None:
     stated = [f for f in result.facts if f.subject.variant == "v1"]
     assert {f.name for f in stated} == set(MEASURED)
     assert all(f.value is None and "not profiled: exit code 11" in f.note for f in stated)
-
-
-def test_ncu_that_dies_half_way_costs_a_batch_that_is_run_again(run: Run) -> None:
-    result = run("dies=v1/mission", once=True)
-    # v0 ran, but its rows died with ncu; v1 is what ncu died at.
-    assert outcomes(result)["v1/mission"].reason.startswith("killed by SIGKILL")
-    assert [o.status for o in result.outcomes] == ["ok", "failed", "ok", "ok", "ok"]
-    assert durations(result)[0] is not None
-
-
-def test_a_hang_is_ended_and_the_report_of_the_rest_is_kept(run: Run) -> None:
-    started = time.monotonic()
-    result = run("hang=v2/mission", once=True, time_limit=1.0)
-    assert "no answer within 1 s" in outcomes(result)["v2/mission"].reason
-    assert [o.status for o in result.outcomes] == ["ok", "ok", "failed", "ok", "ok"]
-    assert time.monotonic() - started < 15
 
 
 @pytest.mark.parametrize("few", [8, 1])
@@ -451,13 +430,6 @@ def test_a_full_disk_loses_nothing(run: Run, tmp_path: Path, monkeypatch: pytest
             run()
     assert [o.status for o in run().outcomes] == ["ok"] * 5
     assert {p.suffix for p in tmp_path.rglob("report-*")} == {".xz"}
-
-
-def test_values_that_ncu_could_not_measure(run: Run) -> None:
-    result = run(f"na={DURATION}")
-    assert [o.status for o in result.outcomes] == ["ok"] * 5
-    assert fact(result, "ncu_duration", "v0/mission").note == "ncu gave 'n/a'"
-    assert fact(result, "kernel_launches", "v0/mission").value == 1
 
 
 def test_a_metric_that_ncu_dropped_without_a_word(run: Run) -> None:
