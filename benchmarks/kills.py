@@ -425,7 +425,7 @@ class Rounds(Scenario):
     CODE = (
         "import sys; sys.path[:0] = [{root!r}]\n"
         "from pathlib import Path\nfrom flashcore.measure.profile import profile\n"
-        "from tests.measure.profile.test_profile import NAMES, case, profiling\n"
+        "from tests.support.profiled import NAMES, case, profiling\n"
         "r = profile.profiled([case(n) for n in NAMES], Path({at!r}), profiling(batch=2))\n"
     )
     TOLD = (

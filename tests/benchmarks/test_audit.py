@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks import audit
 from flashcore.errors import Exit
-from tests.measure.static.test_facts import DATA
 from tests.recorded import RECORDED
+from tests.support.cubins import DATA
 
 #: Prints recorded resources, and decodes nothing but the arch.
 CUOBJDUMP = """#!/bin/sh

@@ -17,7 +17,7 @@ from flashcore.model.causes import CodeChanged
 from flashcore.model.record import Fact, Facts, Record, Subject
 from flashcore.model.suite import Prediction
 from tests import factory
-from tests.explain.test_predictions import SHARES, predicted, record
+from tests.support.predicted import SHARES, predicted, record
 
 
 def built(r: Record, shape: str = "mission") -> Ladder:

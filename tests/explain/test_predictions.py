@@ -2,37 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pytest
 
 from flashcore.explain.predictions import Judged, Outcome, Readings, judge, progress
-from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import WorstInput
-from flashcore.model.record import Fact, Record
-from flashcore.model.suite import Prediction, Variant
+from flashcore.model.record import Record
 from tests import factory
-
-
-def predicted(
-    fact: str, before: float | None, after: float | None, device: str | None = None, shape: str | None = "mission"
-) -> Prediction:
-    return Prediction(fact, before, after, FACTS[fact].unit, "FlashCore design 001", device, shape)
-
-
-def record(
-    predictions: Iterable[Prediction] = (),
-    facts: Iterable[Fact] = (),
-    times: dict[str, float] | None = None,
-    more: Iterable[Variant] = (),
-) -> Record:
-    variants = (
-        factory.variant("slow", roof="fp32"),
-        factory.variant("fast", parent="slow", predictions=tuple(predictions)),
-        *more,
-        factory.peer("cudnn"),
-    )
-    return factory.record(factory.suite(variants), facts, times)
+from tests.support.predicted import SHARES, predicted, record
 
 
 def only(r: Record) -> Judged:
@@ -115,9 +91,6 @@ def test_what_was_not_measured_is_unmeasured_with_its_reason() -> None:
 def test_a_prediction_of_another_shape_is_left_out() -> None:
     r = record([predicted("isolated_p50", 2, 1, "L4", "long"), predicted("registers", 96, 90, shape=None)])
     assert [j.prediction.fact for j in judge(Readings(r), r.suite.variants["fast"], "mission")] == ["registers"]
-
-
-SHARES = {"phase_share_load": 20.0, "phase_share_softmax": 52.4, "phase_share_other": 27.6}
 
 
 def test_shares_of_phases_are_compared_whatever_the_device() -> None:

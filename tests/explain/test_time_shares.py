@@ -11,7 +11,7 @@ from flashcore.explain.time_shares import Whole, whole
 from flashcore.model.record import Roof
 from tests import factory
 from tests.conftest import published
-from tests.explain.test_advice import COUNTED, Values, record, stall
+from tests.support.advised import COUNTED, Values, record, stall
 
 
 def parts(values: Values, *, gpu: bool = True) -> tuple[dict[str, float], Whole]:

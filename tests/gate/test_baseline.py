@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,39 +13,15 @@ from hypothesis import strategies as st
 from flashcore.cli import baseline as baseline_command
 from flashcore.cli import gate as gate_command
 from flashcore.errors import Exit, UsageError
-from flashcore.gate import baseline, judge, regressions
+from flashcore.gate import baseline, regressions
 from flashcore.gate.baseline import Baseline, parse, save
-from flashcore.gate.judge import Judgement
 from flashcore.model.causes import CompilerStopped
 from flashcore.model.gate_policy import ALLOWANCES
 from flashcore.model.record import Facts, Record, Value
-from flashcore.model.suite import AheadOfTime, GatePolicy, GateRule, RecordedCubins, Waiver
+from flashcore.model.suite import AheadOfTime, RecordedCubins
 from flashcore.pipeline.judging import Rules, judge_record
 from tests import factory
-
-TODAY = date(2026, 6, 1)
-KERNEL: dict[str, Any] = {"arch": "sm_90a", "kernel": "fast_kernel"}
-
-
-def of(*facts: Any, rules: tuple[GateRule, ...] = (), waivers: tuple[Waiver, ...] = (), **changes: Any) -> Record:
-    suite = factory.suite(waivers=waivers, gate=GatePolicy(rules=rules))
-    return factory.record(suite, facts, **changes)
-
-
-def fact(name: str, value: Value | None) -> Any:
-    return factory.fact(name, value, "fast", **KERNEL)
-
-
-BEFORE = save(of(), None).baseline
-
-
-def judged_by(record: Record, old: Baseline = BEFORE, **options: Any) -> Judgement:
-    return judge.judge(record, today=TODAY, baseline=old, **options)
-
-
-def failed(judgement: Judgement) -> list[tuple[str, str]]:
-    return [(v.budget, str(v.subject)) for v in judgement.verdicts if v.status == "fail"]
-
+from tests.support.baselines import BEFORE, KERNEL, TODAY, fact, failed, judged_by, of
 
 # --- the file -----------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from flashcore.model.causes import Decided, SourceLine
 from flashcore.model.record import Record
 from flashcore.model.suite import Decision
 from tests import factory
-from tests.gate.test_formats import judged, places, suite, troubled
+from tests.support.verdicts import judged, places, suite, troubled
 
 
 def test_a_compilers_error_is_the_place_of_a_failed_build(record: Record) -> None:

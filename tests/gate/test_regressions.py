@@ -17,7 +17,7 @@ from flashcore.model.causes import PlanRefused
 from flashcore.model.record import Facts, Record, Value
 from flashcore.model.suite import GateRule
 from tests import factory
-from tests.gate.test_baseline import BEFORE, fact, failed, judged_by, of
+from tests.support.baselines import BEFORE, fact, failed, judged_by, of
 
 
 def test_the_same_facts_pass_without_a_note() -> None:

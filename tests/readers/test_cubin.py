@@ -10,8 +10,8 @@ import pytest
 
 from flashcore.errors import FlashcoreError
 from flashcore.readers import cubin
-from tests.measure.static.test_facts import ARCHS, DATA, MANGLED, text
 from tests.recorded import RECORDED
+from tests.support.cubins import ARCHS, DATA, MANGLED, text
 
 
 def sample(name: str) -> bytes:

@@ -16,7 +16,7 @@ import pytest
 from flashcore.errors import FlashcoreError, RecordError, UsageError
 from flashcore.records import lookup, store
 from flashcore.records import packed as pack
-from tests.records.test_store import change_header, full, whole
+from tests.support.stored import change_header, full, whole
 
 ID = "20260102T030405Z-0001"
 

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,40 +20,19 @@ from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.measure.machine import ncu
 from flashcore.measure.profile import child, ncu_facts, profile
 from flashcore.measure.profile.ncu_facts import INFERRED, MEASURED, metrics_to_request
-from flashcore.measure.settings import Profile
 from flashcore.measure.workers import rounds
 from flashcore.measure.workers.journal import Task
 from flashcore.measure.workers.pool import Pool
-from flashcore.measure.workers.program import Limits
 from flashcore.model.catalogue import FACTS
 from flashcore.model.files import write_atomically, writing
-from flashcore.model.record import CaseOutcome, Fact, Facts, StageResult, Subject
+from flashcore.model.record import CaseOutcome, Fact, Facts, StageResult
 from flashcore.readers.ncu.results import BY_ADDRESS, SAMPLES
 from flashcore.readers.phases import Code
-from tests.conftest import ROOT, TESTS
+from tests.conftest import ROOT
+from tests.support.profiled import NAMES, RECORDED_NS, case, durations, profiling, subject
 
-STANDIN = TESTS / "standins" / "ncu"
-NAMES = ("v0/mission", "v1/mission", "v2/mission", "v3/mission", "v4/mission")
-RECORDED_NS = (13024, 10112, 15744, 16416, 26400)
 BY_BATCH = [*RECORDED_NS[:3], *RECORDED_NS[:2]]  # each report plays the recording from its start
 DURATION = "gpu__time_duration.sum"
-
-
-def case(name: str) -> Task:
-    return Task(name, {"case": {}})
-
-
-def subject(name: str) -> Subject:
-    variant, _, shape = name.partition("/")
-    return Subject(variant, shape=shape)
-
-
-def profiling(**options: Any) -> profile.Profiling:
-    """On a stand-in for ncu; options are its own, or those of its settings and limits."""
-    limited = {f.name: options.pop(f.name) for f in fields(Limits) if f.name in options}
-    chosen = {f.name: options.pop(f.name) for f in fields(Profile) if f.name in options}
-    settings = Profile(**chosen, limits=replace(Profile().limits, **limited))
-    return profile.Profiling(**{"ncu": STANDIN, "chip": "gh100", "settings": settings, **options})
 
 
 Run = Callable[..., StageResult]
@@ -91,11 +69,6 @@ def calls(tmp_path: Path) -> Callable[[], list[list[str]]]:
 
 def outcomes(result: StageResult) -> dict[str, CaseOutcome]:
     return {o.case: o for o in result.outcomes}
-
-
-def durations(result: StageResult) -> list[float | None]:
-    facts = Facts(result.facts)
-    return [facts.number("ncu_duration", subject(n)) for n in NAMES]
 
 
 def fact(result: StageResult, name: str, case_name: str) -> Fact:
@@ -444,7 +417,7 @@ def test_killed_at_any_moment_it_is_finished_by_running_it_again(tmp_path: Path)
     script.write_text(
         f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'harness')!r}]\n"
         "from pathlib import Path\nfrom flashcore.measure.profile import profile\n"
-        "from tests.measure.profile.test_profile import NAMES, case, profiling\n"
+        "from tests.support.profiled import NAMES, case, profiling\n"
         f"r = profile.profiled([case(n) for n in NAMES], Path({str(tmp_path / 'p')!r}), profiling(batch=2))\n"
         "print([o.status for o in r.outcomes])\n"
     )

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import os
 import re
-import shutil
 import time
 from pathlib import Path
 
@@ -19,26 +18,10 @@ from flashcore.model.causes import Detail, Message, NotInLog, SpillsDisagree, Sp
 from flashcore.model.record import Artifact, Fact, Facts, Launch, Plan, Source, Subject
 from flashcore.readers import cubin, sass
 from tests import factory
-from tests.conftest import TESTS
-from tests.recorded import RECORDED
+from tests.support.cubins import ARCHS, DATA, MANGLED, text
+from tests.support.cubins import artifact as artifact
 
-DATA = TESTS / "data"
-ARCHS = ("sm_80", "sm_90a")
-MANGLED, SHOWN = "_Z6tensorILi4EEvP6__halfPKS0_S3_", "tensor<4>"
-
-
-def text(name: str) -> str:
-    """A recorded file's text."""
-    return (RECORDED / name).read_text(encoding="utf-8")
-
-
-@pytest.fixture
-def artifact(tmp_path: Path) -> Artifact:
-    """The recorded sm_90a files as the build would leave them."""
-    shutil.copyfile(DATA / "static_sm_90a.cubin", tmp_path / "variant.cubin")
-    shutil.copyfile(RECORDED / "static_sm_90a.log", tmp_path / "variant.log")
-    (tmp_path / "variant.sass").write_text(text("static_sm_90a.sass"), encoding="utf-8")
-    return Artifact("kernels", "sm_90a", "ok", cubin=str(tmp_path / "variant.cubin"), log=str(tmp_path / "variant.log"))
+SHOWN = "tensor<4>"
 
 
 def of(facts: Facts, kernel: str, name: str) -> object:

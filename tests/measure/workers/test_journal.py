@@ -16,7 +16,7 @@ from flashcore.measure.workers import journal
 from flashcore.measure.workers.journal import SUPERVISOR, UNRECOVERABLE, parse, read_journal, tasks_of
 from flashcore.model.causes import Hang, HungBefore, as_json
 from tests.conftest import ROOT
-from tests.measure.workers.test_supervisor import actor, until
+from tests.support.processes import actor, until
 
 
 def test_only_whole_lines_are_read() -> None:

@@ -18,8 +18,8 @@ from flashcore.measure.workers.journal import Task, answers, measured_on
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.process import LocalGpu
 from tests.conftest import ROOT
-from tests.measure.workers.test_supervisor import actor, does, gone, until
 from tests.stages import program, run
+from tests.support.processes import actor, does, gone, until
 
 TWO = (LocalGpu("GPU-a"), LocalGpu("GPU-b"))
 
@@ -182,7 +182,7 @@ def test_a_killed_driver_leaves_nobody_waiting(tmp_path: Path) -> None:
     code = (
         "import sys, time\nfrom pathlib import Path\n"
         "from flashcore.measure.workers.pool import Pool\nfrom tests.stages import program\n"
-        "from tests.measure.workers.test_supervisor import actor\n"
+        "from tests.support.processes import actor\n"
         "Pool().prepare(program(actor()), Path(sys.argv[1]))\ntime.sleep(600)\n"
     )
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}/harness:{ROOT}"}

@@ -20,7 +20,7 @@ from flashcore.measure.workers.process import LocalGpu, _temporary
 from flashcore.measure.workers.supervisor import Shares
 from tests import stages
 from tests.conftest import ROOT
-from tests.measure.workers.test_supervisor import CHILDREN, actor, does, gone, until
+from tests.support.processes import CHILDREN, actor, does, gone, until
 
 TWO = (LocalGpu("GPU-a"), LocalGpu("GPU-b"))
 

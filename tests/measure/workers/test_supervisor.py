@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,42 +21,13 @@ from flashcore.measure.workers.program import Program
 from flashcore.measure.workers.supervisor import Shares
 from flashcore.model.causes import Hang, HungBefore
 from tests import stages
-from tests.conftest import ROOT, TESTS
-
-CHILDREN = TESTS / "children"
-
-
-def actor(how: str = "") -> Callable[[Path, Path], list[str]]:
-    return lambda tasks, journal: [sys.executable, str(CHILDREN / "actor.py"), str(tasks), str(journal), how]
+from tests.conftest import ROOT
+from tests.support.processes import CHILDREN, actor, does, gone, until
 
 
 def supervise(folder: Path, tasks: list[Task], how: str = "", **options: Any) -> list[Result]:
     usual = {"time_limit": 120.0, "startup_limit": 120.0, "finish_limit": 5.0}
     return stages.run(tasks, folder, actor(how), **{**usual, **options})
-
-
-def does(name: str, what: str = "", **payload: Any) -> Task:
-    return Task(name, {"do": what, **payload})
-
-
-def gone(pid: int, patience: float = 60.0) -> bool:
-    """True if the process has ended or ends soon; a zombie has ended."""
-    until = time.monotonic() + patience
-    while time.monotonic() < until:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        time.sleep(0.02)
-    return False
-
-
-def until(condition: Callable[[], bool], patience: float = 120.0) -> None:
-    end = time.monotonic() + patience
-    while not condition():
-        assert time.monotonic() < end, "what the test waits for did not come"
-        time.sleep(0.02)
 
 
 def test_one_process_answers_all_in_order(tmp_path: Path) -> None:

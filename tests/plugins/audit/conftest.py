@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.measure.static.test_facts import DATA
+from tests.support.cubins import DATA
 
 LZ4, ZSTD, SPECIFIC = 0x2000, 0x8000, 0x100000
 CUBINS = {arch: (DATA / f"static_{arch}.cubin").read_bytes() for arch in ("sm_80", "sm_90a")}

@@ -16,9 +16,9 @@ from flashcore.model.record import Artifact, Fact
 from flashcore.plugins.audit.inventory import inventory
 from flashcore.plugins.audit.record import facts
 from tests.conftest import ROOT
-from tests.measure.static.test_facts import artifact as artifact
-from tests.measure.static.test_facts import text
 from tests.plugins.audit.conftest import CUBINS
+from tests.support.cubins import artifact as artifact
+from tests.support.cubins import text
 
 KERNEL = """.text.spills:
         /*0000*/              @!P0 LDGSTS.E.BYPASS.LTC128B.128 [R1], [R2.64] ;

@@ -24,8 +24,8 @@ from flashcore.pipeline.opening import open_context
 from flashcore.plugins.cluster import cluster
 from tests import stages
 from tests.conftest import TOY
-from tests.measure.profile.test_profile import NAMES, RECORDED_NS, case, durations, profiling
-from tests.measure.workers.test_supervisor import actor, does, until
+from tests.support.processes import actor, does, until
+from tests.support.profiled import NAMES, RECORDED_NS, case, durations, profiling
 
 
 def test_archives_depend_on_names_and_contents_alone(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from flashcore.pipeline import plugins
 from flashcore.pipeline.judging import Rules, judge_record
 from flashcore.plugins.formats import github
 from tests import factory
-from tests.gate.test_formats import KINDS, TODAY, example, judged, places, suite, troubled
 from tests.recorded import RECORDED
+from tests.support.verdicts import KINDS, TODAY, example, judged, places, suite, troubled
 
 jsonschema = pytest.importorskip("jsonschema")
 etree = pytest.importorskip("lxml.etree")
