@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import json
 import os
 import signal
 import subprocess
@@ -13,12 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.errors import Exit, FlashcoreError
-from flashcore.measure.context import silent
+from flashcore.errors import Exit
 from flashcore.measure.machine import toolchain
-from flashcore.measure.settings import Settings
-from flashcore.measure.workers.journal import has_ended
-from flashcore.pipeline.run import record_run
 from tests.plugins.ssh.conftest import Box
 from tests.plugins.watch.test_command import PATIENCE, Watched, answers
 
@@ -105,27 +99,6 @@ def test_keys_and_a_recorded_run(session: Session) -> None:
     (run,) = (watched.folder / "profiles").iterdir()
     assert any(run.name in line for line in recorded["lines"])
     assert answers(watched.until("idle"))["budgets"]["save"] == 3
-
-
-def test_one_session_takes_the_place_of_another_whose_connection_was_lost(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    box, second = session.box, copy.copy(session.watched)
-    frozen = int(box.link.read_text())
-    monkeypatch.chdir(second.folder)
-    with pytest.raises(FlashcoreError, match="found one\n  hint: end its `flashcore watch --host`"):
-        record_run(Settings("suite", variants=("plain",), executor=box.executor), silent)
-    first = json.loads((box.folder / "job.json").read_bytes())["pid"]
-    os.kill(frozen, signal.SIGSTOP)
-    try:
-        second.start()
-        assert answers(second.until("idle"))["budgets"]["status"] == "ok"
-        assert has_ended(first)
-        second.press("q")
-        second.ends()
-    finally:
-        os.kill(frozen, signal.SIGKILL)
-    assert answers(session.watched.until("idle"))["budgets"]["save"] == 2
 
 
 def test_errors_end_the_command(box: Box, tmp_path: Path) -> None:

@@ -4,7 +4,10 @@ from flashcore.model.plugin import Plugin
 
 PLUGIN = Plugin(
     name="ssh",
-    options={"watch": "flashcore.plugins.ssh.watch"},
+    options={
+        "watch": "flashcore.plugins.ssh.watch",
+        **dict.fromkeys(("check", "bench", "profile", "sanitize"), "flashcore.plugins.ssh.host_option"),
+    },
     executors={"host": "flashcore.plugins.ssh.host:Host"},
-    help={"--host": "build and measure over ssh on this host: [user@]host[:python] (default: here)"},
 )
+HELP = "build and measure over ssh on this host: [user@]host[:python] (default: here)"

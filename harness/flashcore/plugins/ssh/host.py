@@ -1,13 +1,14 @@
 """Records runs on another host through the system's ``ssh``, and brings them into this machine's folder of runs.
 
-The suite, its include folders and this package are sent, each file once by content hash; builds stay there. The run
-goes on while the connection is broken, and a new connection joins it. Nothing listens there but what ssh starts.
+The suite, its include folders and this package are sent as a tar archive; builds stay there. The run there is a process
+of its own, which writes a log: a connection only follows that, and the next one continues where the last one broke. The
+host needs Python, ``sh``, ``tar``, ``tail`` and ``flock``.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
+import io
 import json
 import os
 import platform
@@ -18,11 +19,10 @@ import subprocess
 import tarfile
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 import flashcore
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
@@ -30,17 +30,27 @@ from flashcore.measure.machine.environment import commit_of
 from flashcore.measure.settings import Settings
 from flashcore.model.progress import Failure, Step, prefixed
 from flashcore.pipeline.run import Run
-from flashcore.plugins.ssh import agent
 from flashcore.records import store
 from flashcore.suites.load import load
 
 Say = Callable[[str], None]
 
 _SSH = "ssh -TC -oBatchMode=yes -oClearAllForwardings=yes -oConnectTimeout=10 -oServerAliveInterval=15 --"
-_SSH_FAILED = 255
+_SSH_FAILED, _BUSY = 255, 75
+_BEGIN = b"flashcore begins\n"  # after what a shell prints
 _ATTEMPTS = 100  # to make a broken connection again, one per second or slower
 _ENVIRONMENT = ("CUDA_ARCH", "DEBUG", "FLASHCORE_HOST")  # the user's choices that hold there too
 _LINES = {kind.__name__: kind for kind in (str, Step, Failure)}
+_JOB = "import sys; sys.path.insert(0, sys.argv[1]); from flashcore.plugins.ssh import job; job.main(*sys.argv[2:])"
+#: Scripts there, in the suite's folder, which has ``sources``, ``build``, ``profiles``, and of the last job ``lock``,
+#: ``pid``, ``log`` and ``errors``; ``watcher`` is the process of a session.
+_STATE = "flock -n lock true || echo busy; [ ! -e log ] || echo log"
+ALONE = "flock -n lock true || { [ -e watcher ] && kill $(cat watcher) && flock -w 20 lock true; } || exit 75\n"
+FRESH = "rm -rf new && mkdir new && tar xzf - -C new && rm -rf sources && mv new sources"
+CHANGED = "tar xzmf - -C sources && cd sources && rm -f --"
+_RUN = "rm -f watcher; setsid {} > $f/log 2> $f/errors < /dev/null & echo $! > $f/pid"
+WATCH = "echo $$ > $f/watcher; exec {} 2> $f/errors"
+_STOP = "kill -INT -$(cat pid) && flock lock true || true"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,35 +64,31 @@ class Host:
         raise UsageError("--host: expected with profile, check, bench or sanitize, found with another command")
 
     def record_run(self, settings: Settings, say: Say, *, resume: bool = False, needed: bool = False) -> Run:
-        """See :func:`flashcore.pipeline.run.record_run`. ``resume`` first joins a run that a lost
-        connection left there.
+        """See :func:`flashcore.pipeline.run.record_run`. ``resume`` first joins a run that a lost connection left
+        there, or fetches it.
 
         Raises:
-            UsageError: the address is none.
+            UsageError: the address is none, or another run is under way there.
             CapabilityError: ssh cannot connect, or Python is missing there.
             FlashcoreError: as the run there.
         """
         remote = Remote(self.address, settings, say)
-        while True:
-            try:
-                with remote.connected(resume=resume, needed=needed) as ssh:
-                    return remote.recorded(ssh)
-            except Broken as broken:
-                say(Failure(f"{remote.host}: the connection ended ({broken}); connecting again"))
-                time.sleep(1.0)
-            except KeyboardInterrupt:
-                say(Failure(f"{remote.host}: ending the run there"))
-                with contextlib.suppress(Broken), remote.connected(stop=True):
-                    pass
-                raise
-
-
-class Broken(Exception):
-    """A connection ended before its work; it can be tried again."""
+        state = {*remote.ask(_STATE).split()}
+        try:
+            if not (resume and state):
+                if b"busy" in state:
+                    raise remote.busy()
+                remote.ask(FRESH, archive(remote.files()))
+                remote.ask(remote.job(_RUN, resume=resume, needed=needed))
+            return remote.recorded()
+        except KeyboardInterrupt:
+            say(Failure(f"{remote.host}: ending the run there"))
+            remote.ask(_STOP)
+            raise
 
 
 class Remote:
-    """The work of one command on a host, over one connection or several.
+    """The work of one command on a host, over one connection after another.
 
     Attributes:
         folders: of the suite's sources.
@@ -98,81 +104,81 @@ class Remote:
             raise UsageError(f"--host {address}: expected [user@]host[:python], as ssh takes it")
         if not shutil.which("ssh"):
             raise CapabilityError("no ssh found", "install OpenSSH (Debian: apt-get install openssh-client)")
-        self._python, self._settings, self._say = python or "python3", settings, say
-        self._attempts = self._shown = 0  # to connect again; lines of the job's log
-        suite, package = load(settings.suite, Path(settings.build)), Path(flashcore.__file__).parent
+        home = "$HOME/" if "/" in python and not python.startswith("/") else ""
+        self._python, self._settings, self._say = home + shlex.quote(python or "python3"), settings, say
+        self._attempts = 0  # to connect again; none before the first connection
+        suite, self._package = load(settings.suite, Path(settings.build)), Path(flashcore.__file__).parent
         self.folders = [Path(os.path.abspath(Path(suite.root, name))) for name in (".", *suite.include)]
         self._skipped = {os.path.abspath(name) for name in (settings.profiles, settings.build, "reports")}
         commit, dirty = commit_of(Path(suite.root))
-        environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-        there = asdict(replace(settings, suite=os.path.relpath(self.folders[0]), executor="", records=(), reuse=""))
-        del there["check"]["lanes"]  # by the cores there
-        self._request = {
-            "id": uuid.uuid4().hex,
-            "key": hashlib.sha256(f"{platform.node()}:{self.folders[0]}".encode()).hexdigest()[:16],
-            "cwd": os.getcwd()[1:],
-            "package": str(package.parent)[1:],
-            "environment": environment | {"FLASHCORE_COMMIT": f"{commit or ''}{'-dirty' * bool(dirty)}"},
-            "settings": there,
-            **dict.fromkeys(("resume", "needed", "stop", "watch"), False),
-        }
+        self._environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+        self._environment["FLASHCORE_COMMIT"] = f"{commit or ''}{'-dirty' * bool(dirty)}"
+        key = hashlib.sha256(f"{platform.node()}:{self.folders[0]}".encode()).hexdigest()[:16]
+        self._folder = f"${{XDG_CACHE_HOME:-$HOME/.cache}}/flashcore/ssh/{key}"
 
-    @contextlib.contextmanager
-    def connected(self, **more: bool) -> Iterator[Any]:
-        """An ssh with the agent, which has a request with ``more`` in it.
+    def ssh(self, script: str, **ends: Any) -> Any:
+        """A process of ssh that runs a script of ``sh`` in the suite's folder there."""
+        version = "import sys; sys.exit(sys.version_info < (3, 11))"
+        begin = f'umask 077; f="{self._folder}"; mkdir -p "$f/profiles" && cd "$f" && {self._python} -c "{version}" >&2'
+        script = f"{begin} || exit\necho; echo {_BEGIN.decode().strip()}\n{script}"
+        # In a session of its own: Ctrl-C must not end it before the run there.
+        command = [*_SSH.split(), self.host, f"exec sh -c {shlex.quote(script)}"]
+        return subprocess.Popen(command, **ends, stderr=subprocess.PIPE, start_new_session=True)
+
+    def ask(self, script: str, given: bytes = b"") -> bytes:
+        """What a script prints, which gets ``given``; connects again if the connection breaks.
 
         Raises:
-            Broken: the connection ended.
+            UsageError, CapabilityError: see :meth:`failed`.
+        """
+        while True:
+            process = self.ssh(script, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            out, errors = process.communicate(given)
+            if process.returncode == 0:
+                self._attempts = _ATTEMPTS
+                return bytes(out).partition(_BEGIN)[2]
+            self.failed(process.returncode, errors)
+
+    def failed(self, code: int, errors: bytes) -> None:
+        """Waits before the next attempt to connect.
+
+        Raises:
+            UsageError: another job is under way there.
             CapabilityError: ssh cannot connect, or Python is missing there.
         """
-        source, request = Path(agent.__file__).read_text(encoding="utf-8"), json.dumps(self._request | more)
-        command = [*_SSH.split(), self.host, f"exec {shlex.join([self._python, '-I', '-c', source, request])}"]
-        with tempfile.TemporaryFile() as errors:
-            ends: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
-            try:
-                # In a session of its own: Ctrl-C must not end it before the run there.
-                with subprocess.Popen(command, **ends, start_new_session=True) as ssh:
-                    yield ssh
-                return
-            except (EOFError, BrokenPipeError, tarfile.ReadError):
-                errors.seek(0)
-                reason = errors.read().decode(errors="replace").strip() or f"exit code {ssh.returncode} of ssh"
-        if self._attempts and (ssh.returncode < 0 or ssh.returncode == _SSH_FAILED):
-            self._attempts -= 1
-            raise Broken(reason)
-        hint = (
-            f"{_SSH} {self.host} {self._python} --version must print 3.11 or newer; --resume joins a run that goes on"
+        if code == _BUSY:
+            raise self.busy()
+        reason = errors.decode(errors="replace").strip() or f"exit code {code} of ssh"
+        if not self._attempts or not (code < 0 or code == _SSH_FAILED):
+            hint = f"{_SSH} {self.host} {self._python} --version must print 3.11 or newer; --resume joins a run there"
+            raise CapabilityError(f"{self.host}: expected a connection with Python there, found: {reason}", hint)
+        self._attempts -= 1
+        self._say(Failure(f"{self.host}: the connection ended ({reason}); connecting again"))
+        time.sleep(1.0)
+
+    def busy(self) -> UsageError:
+        """The error where another job of the suite is under way there."""
+        hint = "join it with --resume, or wait for its end; end its `flashcore watch --host`"
+        return UsageError(f"{self.host}: expected no run of this suite under way there, found one\n  hint: {hint}")
+
+    def files(self) -> dict[str, tuple[int, int]]:
+        """The files to send by their names there, each with its time and size."""
+        paths = (path for folder in (*self.folders, self._package) for path in _visible(folder, self._skipped))
+        return {str(path)[1:]: (s.st_mtime_ns, s.st_size) for path in paths for s in [path.stat()]}
+
+    def job(self, start: str, **requested: bool) -> str:
+        """The script that starts a process of :mod:`flashcore.plugins.ssh.job`, which alone has the lock until it ends,
+        however it ends."""
+        settings = asdict(
+            replace(self._settings, suite=os.path.relpath(self.folders[0]), executor="", records=(), reuse="")
         )
-        raise CapabilityError(f"{self.host}: expected a connection with Python there, found: {reason}", hint)
-
-    def hashes(self) -> dict[str, str]:
-        """The files to send by their names there, each with its content's hash."""
-        folders = (*self.folders, Path(flashcore.__file__).parent)
-        paths = (path for folder in folders for path in _visible(folder, self._skipped))
-        return {str(path)[1:]: agent.hashed(path) for path in paths}
-
-    def messages(self, ssh: Any, hashes: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-        """What the agent says, without the name of its folder; it is sent the files that it needs.
-
-        Raises:
-            EOFError: the connection ended.
-        """
-        ssh.stdin.write(json.dumps(hashes).encode() + b"\n")
-        ssh.stdin.flush()
-        sources = "\0"
-        while line := ssh.stdout.readline():
-            try:
-                message = dict(json.loads(line.replace(sources.encode(), b"")))
-            except (TypeError, ValueError):  # printed by a shell, or cut by a kill
-                continue
-            if "needed" in message:
-                self._attempts, self._request["id"] = _ATTEMPTS, message["id"]
-                sources, needed = f"{message['folder']}/sources", message["needed"]
-                if needed is not None:  # by a job that does not have all
-                    self._say(f"{self.host}: sending {len(needed)} of {len(hashes)} files")
-                    send(ssh.stdin, needed)
-            yield message
-        raise EOFError
+        del settings["check"]["lanes"]  # by the cores there
+        request = shlex.quote(json.dumps({"settings": settings, "resume": False, "needed": False, **requested}))
+        variables = shlex.join(f"{name}={value}" for name, value in self._environment.items())
+        package, cwd = shlex.quote(str(self._package.parent)[1:]), shlex.quote(os.getcwd()[1:])
+        program = f'{self._python} -P -c {shlex.quote(_JOB)} "$f"/sources/{package} "$f" {request}'
+        line = start.replace("$f", '"$f"').format(f'env {variables} PYTHONPYCACHEPREFIX="$f"/bytecode {program}')
+        return f"exec 9>>lock; flock -n 9 || exit {_BUSY}\nmkdir -p sources/{cwd} && cd sources/{cwd} || exit\n{line}"
 
     def failure(self, outcome: Mapping[str, Any], ended: str) -> FlashcoreError:
         """The error of a job; ``ended``: if it names none."""
@@ -180,42 +186,55 @@ class Remote:
         error.exit_code = Exit(outcome.get("code", Exit.INCAPABLE))  # type: ignore[call-arg]
         return error
 
-    def recorded(self, ssh: Any) -> Run:
-        """The run of the job there, brought here."""
-        outcome: dict[str, Any] = {}
-        for number, message in enumerate(self.messages(ssh, self.hashes())):
-            outcome |= message
-            if "over" in message:
+    def plain(self, line: bytes) -> dict[str, Any]:
+        """A message of the job, without the name of its folder; empty for other lines."""
+        try:
+            return dict(json.loads(re.sub(rb"[^\s\"']*/flashcore/ssh/[0-9a-f]{16}/sources(?=/)", b"", line)))
+        except (TypeError, ValueError):  # printed by a shell, or cut by a kill
+            return {}
+
+    def recorded(self) -> Run:
+        """The run of the job there, brought here when it has ended."""
+        seen, over, outcome = 0, False, dict[str, Any]()
+        while not over:
+            script = f"exec tail -c +{seen + 1} -s 0.2 --pid=$(cat pid) -f log"
+            with self.ssh(script, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as tail:
+                lines = iter(tail.stdout)
+                any(line == _BEGIN for line in lines)
+                for line in lines:
+                    if line.endswith(b"\n"):
+                        seen += len(line)
+                        outcome |= (message := self.plain(line))
+                        if kind := message.get("say"):
+                            self._say(prefixed(f"{self.host}: ", _LINES[kind[0]](*kind[1:])))
+                errors = tail.stderr.read()
+            if over := tail.returncode == 0:
                 break
-            if "say" in message and number >= self._shown:
-                self._shown = number + 1
-                kind, *words = message["say"]
-                self._say(prefixed(f"{self.host}: ", _LINES[kind](*words)))
-        profiles = Path(self._settings.profiles)
-        if run := outcome.get("run"):
-            profiles.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=".", dir=profiles) as temporary:
-                agent.unpack(ssh.stdout, Path(temporary))
-                for folder in Path(temporary).iterdir():
-                    if not (profiles / folder.name).exists():
-                        folder.rename(profiles / folder.name)
-        if "folder" in outcome:  # else the agent has ended, and waits for no receipt
-            ssh.stdin.write(b"\n")
-        if not run:
-            ended = f"expected a run, found its end: {outcome['over']}\n  hint: continue with --resume"
-            raise self.failure(outcome, ended)
-        name, variants, shapes = run
+            self.failed(tail.returncode, errors)
+        if "run" not in outcome:
+            last = "" if "error" in outcome else self.ask("tail -c 2000 errors").decode(errors="replace")
+            self.ask("rm -f log")
+            raise self.failure(outcome, f"expected a run, found its end: {last}\n  hint: continue with --resume")
+        name, variants, shapes = outcome["run"]
+        folder = Path(self._settings.profiles, name)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".", dir=folder.parent) as temporary:
+            with tarfile.open(fileobj=io.BytesIO(self.ask(f"tar c -C profiles {name}"))) as packed:
+                packed.extractall(temporary, filter="data")
+            if not folder.exists():
+                Path(temporary, name).rename(folder)
+        self.ask("rm -f log")
         settings = replace(self._settings, variants=tuple(variants), shapes=tuple(shapes))
-        return Run(store.read(profiles / name), profiles / name, settings)
+        return Run(store.read(folder), folder, settings)
 
 
-def send(to: IO[bytes], names: Iterable[str]) -> None:
-    """Sends files by their names there; those that are gone are left out."""
-    with tarfile.open(fileobj=to, mode="w|", dereference=True) as archive:
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                archive.add(f"/{name}", name)
-    to.flush()
+def archive(names: Iterable[str]) -> bytes:
+    """A tar archive of files by their names there; those that are gone are left out."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz", dereference=True, compresslevel=1) as files:
+        for name in filter(lambda name: os.path.isfile(f"/{name}"), names):
+            files.add(f"/{name}", name)
+    return packed.getvalue()
 
 
 def _visible(folder: Path, skipped: Collection[str]) -> Iterator[Path]:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
-import tarfile
 from dataclasses import replace
-from typing import Any
 
 from flashcore.errors import Exit, FlashcoreError
 from flashcore.measure.machine import python_process
 
 
 def main(folder: str, requested: str) -> None:
-    """Watches, or records what is requested, into the folder's ``profiles`` and ``runs.tar``."""
+    """Watches, or records what is requested, into the folder's ``profiles``."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
     log = python_process.answers()
 
-    def put(**message: Any) -> None:
+    def put(**message: object) -> None:
         print(json.dumps(message), file=log, flush=True)
 
     def say(text: str) -> None:
@@ -31,15 +31,13 @@ def main(folder: str, requested: str) -> None:
         settings = replace(
             Settings.from_json(request["settings"]), profiles=f"{folder}/profiles", build=f"{folder}/build"
         )
-        if request["watch"]:
+        if request.get("watch"):
             from flashcore.plugins.watch import command
 
             sys.stdout = log
             command.run(argparse.Namespace(**vars(settings), format="jsonl", serve=None))
             return
         run = record_run(settings, say, resume=request["resume"], needed=request["needed"])
-        with tarfile.open(f"{folder}/runs.tar", "w") as archive:
-            archive.add(run.folder, run.folder.name)
         put(run=(run.folder.name, run.settings.variants, run.settings.shapes))
     except FlashcoreError as error:
         put(error=str(error), code=error.exit_code)

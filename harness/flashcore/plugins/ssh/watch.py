@@ -7,27 +7,26 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
+import shlex
+import subprocess
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 from flashcore.cli import options
-from flashcore.errors import Exit
+from flashcore.errors import CapabilityError, Exit
 from flashcore.measure.settings import Settings
-from flashcore.plugins.ssh import PLUGIN
-from flashcore.plugins.ssh.host import Broken, Remote, send
+from flashcore.plugins.ssh import HELP
+from flashcore.plugins.ssh.host import ALONE, CHANGED, FRESH, WATCH, Remote, archive
 from flashcore.plugins.watch import command
 
 #: What is sent has no revisions.
 _KEYS = {key: does for key, does in command.KEYS.items() if key != "c"}
-_LONGEST = 30.0  # seconds between two attempts to connect
 _PATIENCE = 5.0  # seconds for the session there to end
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--host", metavar="ADDRESS", help=PLUGIN.help["--host"])
+    parser.add_argument("--host", metavar="ADDRESS", help=HELP)
 
 
 def run(arguments: argparse.Namespace) -> int | None:
@@ -57,7 +56,7 @@ class _Session(threading.Thread):
         self.remote = Remote(address, settings, events.say)
         self._address, self._settings, self._events = address, settings, events
         self._ssh: Any = None
-        self._hashes: dict[str, str] = {}  # of the files there; none: a connection has not sent them yet
+        self._sent: dict[str, tuple[int, int]] = {}  # the files there
         self._sending = threading.Lock()
         self._records = False  # a run, as soon as the session there has ended
         self._over = threading.Event()
@@ -67,60 +66,54 @@ class _Session(threading.Thread):
         """Passes on keys, and the files that changed."""
         if keys == "r":
             self._records, keys = True, "q"
-        with self._sending, contextlib.suppress(OSError, ValueError):  # the connection ended
-            if not self._hashes:
+        with self._sending, contextlib.suppress(OSError, ValueError, CapabilityError):  # the connection ended
+            if self._ssh is None:
                 return
-            before, self._hashes = self._hashes, self.remote.hashes()
-            files = [name for name, digest in self._hashes.items() if before.get(name) != digest]
-            gone = [*before.keys() - self._hashes.keys()]
-            message = {"keys": keys, "gone": gone, "time": time.time()}
-            self._ssh.stdin.write(json.dumps(message).encode() + b"\n")
-            send(self._ssh.stdin, files)
+            before, self._sent = self._sent, self.remote.files()
+            changed = [name for name, state in self._sent.items() if before.get(name) != state]
+            gone = [*before.keys() - self._sent.keys()]
+            if changed or gone:
+                self.remote.ask(f"{CHANGED} {shlex.join(gone)}", archive(changed))
+            self._ssh.stdin.write(keys.encode())
+            self._ssh.stdin.flush()
 
     def run(self) -> None:
         """Connects until it is closed, or until a new connection would not help."""
-        wait = 1.0
         try:
             while not self._over.is_set():
                 if self._records:
                     self._records = False
                     self._events.say("recording a run")
                     command.record(self._settings, self._events, "--host", self._address)
-                try:
-                    with self.remote.connected(watch=True) as self._ssh:
-                        self._answer()
-                except Broken as broken:
-                    wait = 1.0 if self._hashes else min(2 * wait, _LONGEST)
-                    self._events.say(f"{self.remote.host}: the connection ended ({broken}); connecting again")
-                    self._over.wait(wait)
-                finally:
-                    with self._sending:
-                        self._ssh, self._hashes = None, {}
+                self._sent = self.remote.files()
+                self.remote.ask(ALONE + FRESH, archive(self._sent))
+                script = self.remote.job(WATCH, watch=True)
+                with self.remote.ssh(script, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as self._ssh:
+                    self._answer()
+                code, errors, self._ssh = self._ssh.wait(), self._ssh.stderr.read(), None
+                if code and not self._over.is_set():
+                    self.remote.failed(code, errors)
         except BaseException as error:
             self._events.put(command.Event("crash", error))
 
     def _answer(self) -> None:
-        """Shows what the session there answers, until it ends."""
-        before, outcome, hashes = self._save, dict[str, Any](), self.remote.hashes()
-        for message in self.remote.messages(self._ssh, hashes):
+        """Shows what the session there answers, until it or the connection ends."""
+        before, outcome = self._save, dict[str, Any]()
+        for line in self._ssh.stdout:
+            message = self.remote.plain(line)
             outcome |= message
-            if "needed" in message:
-                self._hashes = hashes
-                self.tell()  # what was saved meanwhile
-            elif "event" in message:
+            if "event" in message:
                 if "save" in message:
                     message["save"] = self._save = before + message["save"]
                 self._events.tell(**message)
-            elif "over" in message:
-                break
-        if not (self._records or self._over.is_set()):
-            raise self.remote.failure(outcome, f"expected answers, found the session's end: {outcome['over']}")
+        if "error" in outcome:
+            raise self.remote.failure(outcome, "")
 
     def close(self) -> None:
         """Ends the session there."""
         self._over.set()
         self.tell("q")
-        self.join(_PATIENCE if self._hashes else 0.0)
+        self.join(_PATIENCE if self._ssh else 0.0)
         if self._ssh:
             self._ssh.terminate()
         self.join()
