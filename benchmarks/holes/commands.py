@@ -188,7 +188,7 @@ def imported_pages(place: Place, chance: random.Random, harmless: bool) -> Row:
     head, at = text[: (start := text.index('"ID"'))], place.folder / "page.csv"
     rows = [*csv.reader(io.StringIO(text[start:]))]
     at.write_text(text)
-    answer = place.flashcore("import", str(at), "--profiles", str(place.folder / "first"), "-q")
+    answer = place.flashcore("import", str(at), "--profiles", str(place.folder / "first"))
     if answer.code:
         return "the page as it is", "wrong", answer.words
     (first,) = (place.folder / "first").iterdir()
@@ -260,7 +260,7 @@ def imported_pages(place: Place, chance: random.Random, harmless: bool) -> Row:
         "quotes": text.replace('"', "", chance.randrange(1, 9)),
     }.get(how, text)
     at.write_bytes(text.encode())
-    answer = place.flashcore("import", str(at), "--profiles", str(place.folder / "second"), "-q")
+    answer = place.flashcore("import", str(at), "--profiles", str(place.folder / "second"))
     if not answer.code:
         (second,) = (place.folder / "second").iterdir()
         answer = place.flashcore(

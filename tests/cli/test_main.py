@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -85,22 +86,29 @@ def exit_code(*words: str) -> int:
 # --- without a compiler -------------------------------------------------------------------------
 
 
-def test_help_lists_every_command_in_its_group_and_the_exit_codes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(main.COMMANDS, "slowest", ("a group of no one", "print the slowest case"))
+def test_help_shows_twelve_commands_and_more_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = main.parser([]).format_help()
-    headings = [f"{name}: {title}" for name, title in main.GROUPS.items()]
-    place = [text.index(f"\n{heading}\n") for heading in (*headings, "other commands:")]
-    assert place == sorted(place)
-    for name in main.all_commands():
-        assert text.count(f"\n  {name:<10}") == 1, name
-    assert place[2] < text.index("\n  gate ") < place[3]
-    assert place[5] < text.index("\n  slowest ")
-    assert max(map(len, text.partition("exit codes")[0].splitlines())) <= 100
+    shown = re.findall(r"(?m)^  ([a-z]+) ", text.partition("\n\noptions:")[0])
+    assert shown == main.SHOWN and len(shown) == 13 and shown[-1] == "more"
+    assert exit_code("more") == Exit.OK
+    others = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert others == sorted(others) and {*others, *shown} == {*main.all_commands()} and not {*others} & {*shown}
     done = flashcore("--help", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "3    a required fact is unmeasured or stale" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [("sanitize", "--samples --first --repeats"), ("check", "--samples --first"), ("build", "--profiles"),
+     ("report", "--build-dir --quiet"), ("roofs", "--host"), ("list", "--quiet")],
+)  # fmt: skip
+def test_a_command_refuses_options_that_it_does_not_use(
+    command: str, options: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for option in options.split():
+        assert exit_code(command, f"{option}=1") == Exit.USAGE
+        assert f"unrecognized arguments: {option}=1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

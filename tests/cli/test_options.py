@@ -16,7 +16,7 @@ from tests.conftest import TOY
 def given(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     options.add_cases(parser)
-    options.add_measuring(parser)
+    options.add_measuring(parser, "check", "bench")
     options.add_records(parser)
     return parser.parse_args(["--suite", str(TOY), *words])
 

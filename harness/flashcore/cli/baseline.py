@@ -24,6 +24,7 @@ EXAMPLES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("save",), metavar="save")
     options.add_cases(parser)
+    options.add_quiet(parser)
     parser.add_argument("--ratchet", action="store_true", help="only tighten existing facts")
 
 

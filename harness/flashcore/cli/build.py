@@ -27,7 +27,10 @@ EXAMPLES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_cases(parser)
+    options.add_suite(parser)
+    options.add_build(parser)
+    options.add_selection(parser)
+    options.add_quiet(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from flashcore.cli import options, progress, text_tables
+from flashcore.cli import options, output, progress, text_tables
 from flashcore.errors import Exit
+from flashcore.explain.predictions import Readings
 from flashcore.measure.settings import Settings
 from flashcore.model.causes import MachineStopped
 from flashcore.model.record import Artifact, Plan, Record
@@ -21,9 +23,11 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)
-    options.add_measuring(parser)
+    options.add_measuring(parser, "check")
+    options.add_quiet(parser)
     text = "cpu: only the problem file and its references (default: %(default)s)"
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help=text)
+    output.add_formats(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -31,11 +35,32 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.device == "cpu":
         with progress.shown(arguments.quiet) as say:
             record = check_references(settings, say)
-        print(text_tables.checked(record))
-        return failed(record)
-    record = measured(arguments, settings).record
-    print(text_tables.checked(record))
+    else:
+        record = measured(arguments, settings).record
+    show(arguments, text_tables.checked, record)
     return failed(record)
+
+
+def show(arguments: argparse.Namespace, table: Callable[[Record], str], record: Record, **more: Any) -> bool:
+    """Writes a run's table, or the run as JSON, with ``more``. Returns whether standard output has the table."""
+    outputs = output.parse(arguments.format, ("table", "json"))
+    for form, file in outputs:
+        output.write(f"{as_json(record, **more) if form == 'json' else table(record)}\n", file)
+    return ("table", None) in outputs
+
+
+def as_json(record: Record, **more: Any) -> str:
+    """``run``, ``gpu``, and ``cases``: the outcome of each in each stage (``case``, ``stage``, ``status``, ``why``),
+    those that failed first, and of each that was timed the time that ranks its shape (``case``, ``mode``, ``us``, or
+    ``us_reason`` where it is ``null``)."""
+    readings, rows = Readings(record), list[dict[str, Any]]()
+    for o in sorted(record.outcomes, key=lambda o: o.status == "ok"):
+        rows.append({"case": o.case, "stage": o.stage, "status": o.status, "why": o.reason})
+        if o.stage == "bench":
+            shape = record.suite.shapes[o.shape]
+            time = readings.of(shape.time, o.variant, o.shape)
+            rows.append({"case": o.case, "mode": shape.rank_by, "us": time.value, "us_reason": time.why or None})
+    return output.document(**more | {"run": record.id, "gpu": record.gpu, "cases": rows})
 
 
 def measured(arguments: argparse.Namespace, settings: Settings) -> Run:

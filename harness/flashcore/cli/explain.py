@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="RUN CASE", help=text)
     options.add_profiles(parser)
     options.add_records(parser)
+    options.add_quiet(parser)
     options.add_selection(parser, default="the fastest on each timed shape; all, if none was timed")
     text = "one case in at most 2 KB: right or wrong, time, limiter, budgets, advice"
     forms = parser.add_mutually_exclusive_group()

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flashcore.cli import options, output, progress, verdict_table
 from flashcore.cli.baseline import save
 from flashcore.errors import Exit, UsageError
 from flashcore.explain import explain
 from flashcore.gate import regressions
-from flashcore.gate.formats import FORMATS, Renderer
+from flashcore.gate.formats import FORMATS, Renderer, as_json
 from flashcore.gate.judge import Verdict
 from flashcore.gate.locate import Places
 from flashcore.model.groups import grouped
@@ -41,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)
     options.add_records(parser)
     options.add_gating(parser)
+    options.add_quiet(parser)
     add_formats(parser)
     text = "more [[budget]] tables; their unmeasured facts exit 3"
     parser.add_argument("--budgets", metavar="FILE", help=text)
@@ -137,7 +139,7 @@ def show(
         renderers: those that are not a plugin's.
     """
     record = judged.record
-    places = Places(record, _repository(Path(record.suite.root)))
+    places = _places(record)
     for form, file in outputs:
         if form == "table":
             text = verdict_table.render(judged.judgement, quiet=quiet) + "\n"
@@ -145,6 +147,12 @@ def show(
             render = renderers.get(form) or plugins.find("formats", form)
             text = render(judged.judgement, record, places)
         output.write(text, file)
+
+
+def as_data(judged: Judged) -> dict[str, Any]:
+    """The judgement as JSON data, in the form of ``gate.schema.json``."""
+    data: dict[str, Any] = json.loads(as_json(judged.judgement, judged.record, _places(judged.record)))
+    return data
 
 
 def tighten(judged: Judged) -> None:
@@ -158,6 +166,10 @@ def tighten(judged: Judged) -> None:
 
 def formats() -> list[str]:
     return ["table", *FORMATS, *dict(plugins.entries("formats"))]
+
+
+def _places(record: Record) -> Places:
+    return Places(record, _repository(Path(record.suite.root)))
 
 
 def _repository(folder: Path) -> Path:

@@ -14,7 +14,7 @@ import gc
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 from flashcore import __version__
@@ -24,29 +24,27 @@ from flashcore.model import plugin
 from flashcore.model.text import did_you_mean, shortened
 from flashcore.pipeline import plugins
 
-#: Groups of commands, in the help's order.
-GROUPS = {
-    "make": "make a suite and build it",
-    "measure": "measure on a GPU, or import measurements",
-    "judge": "check answers and budgets",
-    "explain": "see results and what limits them",
-    "share": "keep, compare and pass on runs",
-}
-#: Core commands → (group, help), the most common first; plugins' commands follow.
+#: The commands that the help shows, in its order; ``flashcore more`` lists the others.
+SHOWN = [
+    *("init", "build", "check", "bench", "profile", "gate"),
+    *("audit", "import", "report", "explain", "compare", "watch", "more"),
+]
+#: Core commands → their lines in the help.
 COMMANDS = {
-    "profile": ("measure", "build, check, time, profile, report and gate in one command"),
-    "gate": ("judge", "check the current sources, or recorded runs, against budgets"),
-    "report": ("explain", "render recorded runs as HTML or Markdown"),
-    "explain": ("explain", "what to change in the variants of a run, and what it can gain"),
-    "build": ("make", "compile every variant; print registers, spills, occupancy"),
-    "check": ("judge", "compare every variant's answers with fp64"),
-    "bench": ("measure", "check, then time"),
-    "sanitize": ("measure", "run every variant under compute-sanitizer"),
-    "list": ("make", "list a suite's variants, shapes and budgets"),
-    "facts": ("explain", "write every fact of a recorded run as CSV or JSON"),
-    "baseline": ("judge", "write the static facts as the gate's committed baseline"),
-    "roofs": ("measure", "measure this machine's roofs"),
-    "doctor": ("make", "what this machine supports, and how to add what is missing"),
+    "build": "compile every variant; print registers, spills, occupancy",
+    "check": "compare every variant's answers with fp64",
+    "bench": "check, then time",
+    "profile": "build, check, time, profile, report and gate in one command",
+    "gate": "check the current sources, or recorded runs, against budgets",
+    "report": "render recorded runs as HTML or Markdown",
+    "explain": "what to change in the variants of a run, and what it can gain",
+    "more": "list the other commands",
+    "baseline": "write the static facts as the gate's committed baseline",
+    "doctor": "what this machine supports, and how to add what is missing",
+    "facts": "write every fact of a recorded run as CSV or JSON",
+    "list": "list a suite's variants, shapes and budgets",
+    "roofs": "measure this machine's roofs",
+    "sanitize": "run every variant under compute-sanitizer",
 }
 COMES_WITH = {"markupsafe": "jinja2", "anyio": "mcp", "mcp_types": "mcp"}  # module → the package that depends on it
 
@@ -161,28 +159,34 @@ def parser(words: Sequence[str]) -> argparse.ArgumentParser:
     form: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter}
     title = "Build, check, time and profile every variant of a CUDA kernel family; check them against budgets."
     usage = "flashcore [-h] [--version] COMMAND ..."
-    top = _Parser(prog="flashcore", usage=usage, description=f"{title}\n\n{_overview()}", epilog=_EXITS, **form)
+    commands = listed(name for name in SHOWN if name in all_commands())
+    overview = f"{title}\n\n{commands}\n\nflashcore COMMAND --help describes a command's options."
+    top = _Parser(prog="flashcore", usage=usage, description=overview, epilog=_EXITS, **form)
     top.add_argument("--version", action="version", version=f"flashcore {__version__}")
     more: dict[str, Any] = {"help": argparse.SUPPRESS, "prog": "flashcore", "parser_class": _Parser}
     subparsers = top.add_subparsers(dest="command", metavar="COMMAND", **more)
     requested = _requested(words)
     modules = all_commands()
-    helps = _helps()
+    texts = helps()
     for name in (requested,) if requested in modules else modules:
-        text = helps.get(name)
+        text = texts.get(name)
         subparser = subparsers.add_parser(name, description=text, help=text, **form)
         if name == requested:
-            command = plugin.resolve(modules[name])
-            command.add_arguments(subparser)
-            if examples := getattr(command, "EXAMPLES", ()):
-                wide = max(len(line) for line, _ in examples)
-                subparser.epilog = "\n".join(["examples:", *(f"  {line:<{wide}}  {does}" for line, does in examples)])
-            extensions = [plugin.resolve(module) for extended, module in plugins.entries("options") if extended == name]
-            for extension in extensions:
-                extension.add_arguments(subparser)
-            subparser.set_defaults(run=functools.partial(_extended, command.run, [e.run for e in extensions]))
-            subparser.add_argument("-q", "--quiet", action="store_true", help="show only failures and results")
+            add_options(subparser, name)
     return top
+
+
+def add_options(parser: argparse.ArgumentParser, name: str) -> None:
+    """Adds a command's options, those of plugins too, and what runs it."""
+    command = plugin.resolve(all_commands()[name])
+    command.add_arguments(parser)
+    if examples := getattr(command, "EXAMPLES", ()):
+        wide = max(len(line) for line, _ in examples)
+        parser.epilog = "\n".join(["examples:", *(f"  {line:<{wide}}  {does}" for line, does in examples)])
+    extensions = [plugin.resolve(module) for extended, module in plugins.entries("options") if extended == name]
+    for extension in extensions:
+        extension.add_arguments(parser)
+    parser.set_defaults(run=functools.partial(_extended, command.run, [e.run for e in extensions]))
 
 
 def _requested(words: Sequence[str]) -> str | None:
@@ -190,21 +194,15 @@ def _requested(words: Sequence[str]) -> str | None:
     return next((word for word in words if not word.startswith("-")), None)
 
 
-def _helps() -> dict[str, str]:
+def helps() -> dict[str, str]:
     """Command → its line in the help."""
-    return {name: text for name, (_, text) in COMMANDS.items()} | dict(plugins.entries("help"))
+    return COMMANDS | dict(plugins.entries("help"))
 
 
-def _overview() -> str:
-    """The commands by group; commands in no group of :data:`GROUPS` come last."""
-    groups = {name: group for name, (group, _) in COMMANDS.items()} | dict(plugins.entries("groups"))
-    helps, sections = _helps(), []
-    for key, title in (GROUPS | {"": "other commands"}).items():
-        names = [n for n in all_commands() if (g if (g := groups.get(n, "")) in GROUPS else "") == key]
-        if names:
-            lines = (f"  {n:<10} {helps.get(n, '')}".rstrip() for n in names)
-            sections.append("\n".join([f"{key}: {title}" if key else f"{title}:", *lines]))
-    return "\n\n".join([*sections, "flashcore COMMAND --help describes a command's options."])
+def listed(names: Iterable[str]) -> str:
+    """These commands with their lines."""
+    texts = helps()
+    return "\n".join(f"  {name:<10} {texts.get(name, '')}".rstrip() for name in names)
 
 
 def all_commands() -> dict[str, str]:

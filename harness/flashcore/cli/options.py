@@ -19,12 +19,18 @@ from typing import Any
 from flashcore.errors import UsageError
 from flashcore.measure.settings import Sanitize, Settings
 from flashcore.model.record import Record
-from flashcore.model.suite import TIERS
+from flashcore.model.suite import TIERS, Stage
 from flashcore.pipeline import plugins
 from flashcore.records import lookup, remote, store
 from flashcore.suites.find import of_project, suite_folder
 
 _DEFAULTS = Settings("")
+#: Settings of single stages → the help of their options.
+_OF_STAGES = {
+    "check.repeats": "calls of a case that check compares bit by bit",
+    "bench.samples": "minimum number of timing samples",
+    "bench.first": "measure cases less that cannot be among the first N of their shape; 0: all fully",
+}
 
 
 def default(name: str) -> Any:
@@ -137,22 +143,23 @@ def add_cases(parser: argparse.ArgumentParser) -> None:
     add_selection(parser)
 
 
-def add_measuring(parser: argparse.ArgumentParser) -> None:
-    """Adds the options for running cases on a GPU."""
+def add_quiet(parser: argparse.ArgumentParser) -> None:
+    """Adds the option that hides progress."""
+    parser.add_argument("-q", "--quiet", action="store_true", help="show only failures and results")
+
+
+def add_measuring(parser: argparse.ArgumentParser, *stages: Stage) -> None:
+    """Adds the options for running cases on a GPU, those of these stages too."""
     parser.add_argument("--resume", action="store_true", help="continue the newest unfinished run")
     parser.add_argument("--isolate", action="store_true", help="a separate process for each case; takes longer")
     add_gpus(parser)
     text = "time limit per case in seconds (default: %(default)g)"
     parser.add_argument("--time-limit", type=float, default=default("check.limits.time_limit"), metavar="S", help=text)
-    text = "calls of a case that check compares bit by bit (default: %(default)s)"
-    name = "check.repeats"
-    parser.add_argument("--repeats", dest=name, type=int, default=default(name), metavar="N", help=text)
-    text = "minimum number of timing samples (default: %(default)s)"
-    name = "bench.samples"
-    parser.add_argument("--samples", dest=name, type=int, default=default(name), metavar="N", help=text)
-    text = "measure cases less that cannot be among the first N of their shape; 0: all fully (default: %(default)s)"
-    name = "bench.first"
-    parser.add_argument("--first", dest=name, type=int, default=default(name), metavar="N", help=text)
+    for name, text in _OF_STAGES.items():
+        stage, _, option = name.partition(".")
+        if stage in stages:
+            text = f"{text} (default: %(default)s)"
+            parser.add_argument(f"--{option}", dest=name, type=int, default=default(name), metavar="N", help=text)
 
 
 def add_gpus(parser: argparse.ArgumentParser) -> None:
@@ -161,10 +168,16 @@ def add_gpus(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpus", default=default("gpus"), metavar="all|N|UUID,...", help=text)
     texts = dict(plugins.entries("help"))
     for name, _ in plugins.entries("executors"):
-        named, option = functools.partial("{}={}".format, name), f"--{name}"
-        parser.add_argument(
-            option, dest="executor", default=argparse.SUPPRESS, type=named, metavar="ADDRESS", help=texts.get(option)
-        )
+        if does := texts.get(f"--{name}"):
+            add_executor(parser, name, does)
+
+
+def add_executor(parser: argparse.ArgumentParser, name: str, text: str) -> None:
+    """Adds ``--NAME ADDRESS``, which chooses a plugin's executor."""
+    named = functools.partial("{}={}".format, name)
+    parser.add_argument(
+        f"--{name}", dest="executor", default=argparse.SUPPRESS, type=named, metavar="ADDRESS", help=text
+    )
 
 
 def add_run(parser: argparse.ArgumentParser, *, default: str = "the newest") -> None:

@@ -64,6 +64,12 @@ def add_format(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("table", "json"), default="table", help=text)
 
 
+def add_formats(parser: argparse.ArgumentParser) -> None:
+    """Adds ``--format`` for several outputs, which :func:`parse` reads: a table, or JSON as in :func:`add_format`."""
+    text = "table or json, to standard output or FILE; repeatable (default: table)"
+    parser.add_argument("--format", action="append", default=[], metavar="FORMAT[=FILE]", help=text)
+
+
 def document(**content: Any) -> str:
     """The JSON document with this content."""
     head = {"version": VERSION, "tool": f"flashcore {__version__}"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from flashcore.cli import check, gate, inner_loop, options, progress, text_tables
+from flashcore.cli import check, gate, inner_loop, options, output, progress, text_tables
 from flashcore.errors import worst
 from flashcore.pipeline.judging import Rules
 from flashcore.pipeline.pages import Target
@@ -18,7 +18,8 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)
-    options.add_measuring(parser)
+    options.add_measuring(parser, "check", "bench")
+    options.add_quiet(parser)
     text = "ncu's clock control (default: %(default)s; none leaves the clocks unchanged)"
     choices, name = ("none", "base"), "profile.clock_control"
     parser.add_argument("--clock-control", dest=name, choices=choices, default=options.default(name), help=text)
@@ -30,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keep-report", dest="profile.keep_report", action="store_true", help=text)
     options.add_reporting(parser)
     options.add_gating(parser)
+    output.add_formats(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -40,9 +42,9 @@ def run(arguments: argparse.Namespace) -> int:
     with progress.shown(arguments.quiet) as say:
         profiled = profile(settings, Rules(require=arguments.require), target, say, resume=arguments.resume)
     judged = profiled.judged
-    print(text_tables.ladder(judged.record))
-    gate.show(judged)
-    for name in judged.variants or ():
-        print("\n".join(inner_loop.answers(judged.record, profiled.previous, name)))
-    print(f"run:    {profiled.run.folder}\nreport: {profiled.pages[0]}")
+    if check.show(arguments, text_tables.ladder, judged.record, **gate.as_data(judged)):
+        gate.show(judged)
+        for name in judged.variants or ():
+            print("\n".join(inner_loop.answers(judged.record, profiled.previous, name)))
+        print(f"run:    {profiled.run.folder}\nreport: {profiled.pages[0]}")
     return worst([check.failed(judged.record), judged.judgement.exit_code])

@@ -22,7 +22,7 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_run(parser)
-    options.add_places(parser)
+    options.add_profiles(parser)
     options.add_records(parser)
     options.add_selection(parser)
     options.add_reporting(parser)

@@ -22,6 +22,7 @@ EXAMPLES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_places(parser)
     options.add_gpus(parser)
+    options.add_quiet(parser)
     text = "the suite that measures roofs (default: flashcore's)"
     parser.add_argument("--roofs", default=options.default("roofs"), metavar="DIR", help=text)
     parser.add_argument("--fresh", action="store_true", help="measure again even if this machine's roofs are recorded")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from flashcore.cli import check, options, text_tables
+from flashcore.cli import check, options, output, text_tables
 from flashcore.cli.grid import grid
 from flashcore.errors import UsageError
 from flashcore.measure.sanitize.sanitize import find_sanitizer
@@ -23,6 +23,8 @@ EXAMPLES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)
     options.add_measuring(parser)
+    options.add_quiet(parser)
+    output.add_formats(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -34,7 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
     find_sanitizer()
     done = check.measured(arguments, settings)
-    print(f"{as_table(done.record)}\nrun: {done.folder}")
+    if check.show(arguments, as_table, done.record):
+        print(f"run: {done.folder}")
     return check.failed(done.record)
 
 

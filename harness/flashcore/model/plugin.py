@@ -17,7 +17,6 @@ from flashcore.errors import UsageError
 Kind = Literal[
     "commands",
     "help",
-    "groups",
     "options",
     "pages",
     "sections",
@@ -45,7 +44,6 @@ class Plugin(NamedTuple):
         commands: ``flashcore NAME`` → a module with ``add_arguments(parser)``, ``run(arguments) -> int``
             and optionally ``EXAMPLES``, pairs of a command line and its description, for its help.
         help: a command, or an executor's option ``--NAME`` → its help line, so that help imports neither.
-        groups: a command → the group of :data:`flashcore.cli.main.GROUPS` that lists it, such as ``judge``.
         options: a command → a module with ``add_arguments(parser)`` and ``run(arguments) -> int | None``, which is
             called before the command; it replaces the command if it returns an exit code.
         pages: a page of the report → ``page(book) -> Page | None``. It replaces a core page of the same name.
@@ -69,7 +67,6 @@ class Plugin(NamedTuple):
     name: str
     commands: Entries = _NONE
     help: Entries = _NONE
-    groups: Entries = _NONE
     options: Entries = _NONE
     pages: Entries = _NONE
     sections: Entries = _NONE

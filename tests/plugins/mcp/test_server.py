@@ -20,6 +20,7 @@ import pytest
 pytest.importorskip("mcp", reason="package: mcp")
 
 import anyio
+from anyio.abc import ByteReceiveStream
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp_types import CallToolResult, TextContent
@@ -47,41 +48,49 @@ def place(tmp_path: Path) -> Path:
     return root
 
 
+class _Pipe(ByteReceiveStream):
+    """What a process writes into a pipe."""
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+
+    async def receive(self, max_bytes: int = 1 << 16) -> bytes:
+        if data := await anyio.to_thread.run_sync(os.read, self._file, max_bytes):
+            return data
+        raise anyio.EndOfStream
+
+    async def aclose(self) -> None:
+        os.close(self._file)
+
+
 class _Child:
     """A tool's process, forked from one that has imported what it needs; as the server sees it."""
 
-    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
-        (given, self._in), (self._out, out) = os.pipe(), os.pipe()
+    def __init__(self, command: list[str], folder: Path, environment: dict[str, str]) -> None:
+        (given, self._in), (out, write_out), (err, write_err) = os.pipe(), os.pipe(), os.pipe()
         children = forks.of((*forks.COMMANDS, "flashcore.plugins.mcp.child"))
         variables = {**environment, "PYTHONDONTWRITEBYTECODE": "1"}
-        words = ["-m", "flashcore.plugins.mcp.child"]
-        self.pid = children.start(words, folder, variables, [given, out, 2], session=True)
-        os.close(given)
-        os.close(out)
+        words = command[command.index("-m") :]
+        self.pid = children.start(words, folder, variables, [given, write_out, write_err], session=True)
+        for file in (given, write_out, write_err):
+            os.close(file)
         self._forked = forks.Forked(self.pid)
-        self.stdin = SimpleNamespace(send=self._send, aclose=self._close)
-        self.stdout = SimpleNamespace(receive=self._receive)
-
-    async def _send(self, data: bytes) -> None:
-        os.write(self._in, data)
+        self.stdin = SimpleNamespace(aclose=self._close)
+        self.stdout, self.stderr = _Pipe(out), _Pipe(err)
 
     async def _close(self) -> None:
         os.close(self._in)
-
-    async def _receive(self, most: int = 1 << 16) -> bytes:
-        if data := await anyio.to_thread.run_sync(os.read, self._out, most):
-            return data
-        raise anyio.EndOfStream
 
     async def wait(self) -> int:
         return await anyio.to_thread.run_sync(self._forked.wait)
 
     async def aclose(self) -> None:
-        os.close(self._out)
+        await self.stdout.aclose()
+        await self.stderr.aclose()
 
 
 async def _started(command: list[str], *, cwd: Path, env: dict[str, str], **_: Any) -> _Child:
-    return _Child(cwd, env)
+    return _Child(command, cwd, env)
 
 
 @contextlib.asynccontextmanager
@@ -140,10 +149,14 @@ def test_each_tool_is_listed_with_its_schema(place: Path) -> None:
     async def run() -> None:
         async with apart(place, env=python_process.environment()) as client:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-            names = {"doctor", "list", "check", "bench", "profile", "explain", "compare", "audit", "judge", "more"}
+            names = {"doctor", "list", "check", "bench", "profile", "gate", "explain", "compare", "audit", "judge"}
             assert tools.keys() == names
             assert "--allow-host-code" in (tools["bench"].description or "")
-            assert tools["compare"].input_schema["required"] == ["before", "after"]
+            audit = tools["audit"].input_schema
+            assert audit["required"] == ["files"] and "flags" not in audit["properties"]
+            assert audit["properties"]["top"] | {"description": ""} == {
+                "type": "integer", "default": 20, "title": "Top", "description": "",
+            }  # fmt: skip
             assert client.instructions and "unmeasured" in client.instructions
 
     anyio.run(run)
@@ -158,14 +171,12 @@ def test_the_tools_that_only_read(place: Path) -> None:
 
             assert {part["name"] for part in (await ask("doctor"))["parts"]} >= {"nvcc", "GPU", "ncu"}
             assert "plain" in [v["name"] for v in (await ask("list", suite="suite"))["variants"]]
-            newest = await ask("explain", case="fast/mission")
+            newest = await ask("explain", names=["fast/mission"], brief=True)
             assert newest["right"]["answer"] == "right" and newest["time"]["mode"] == "isolated"
-            older = await ask("explain", case="fast/mission", run="20260101")
+            older = await ask("explain", names=["20260101", "fast/mission"], brief=True)
             assert older["time"]["us"] > 1.9 * newest["time"]["us"]
-            compared = await ask("compare", before="20260101", after="20260102")
-            assert [t for t in compared["times"] if t["variant"] == "fast" and t["ratio"] > 1.9]
-            audited = await ask("audit", files=["kernels.cubin"], maximum={"registers": 1})
-            assert all(kernel["registers"] > 1 for kernel in audited["kernels"]) and audited["exit_code"] == 1
+            audited = await ask("audit", files=["kernels.cubin"], max=["registers=1"])
+            assert all(kernel["facts"]["registers"] > 1 for kernel in audited["kernels"]) and audited["exit_code"] == 1
             assert {v["status"] for v in audited["verdicts"]} == {"fail"}
 
     anyio.run(run)
@@ -182,7 +193,7 @@ def calls(root: Path, asked: Iterable[tuple[str, dict[str, Any]]], *words: str) 
 
 
 def test_tools_that_run_host_code_are_refused(place: Path) -> None:
-    tools = ("check", "bench", "profile")
+    tools = ("check", "bench", "profile", "gate")
     for tool, result in zip(tools, calls(place, [(tool, {"suite": "suite"}) for tool in tools]), strict=True):
         data = error(result)
         assert data["type"] == "host_code_refused" and data["found"] == tool and "--allow-host-code" in data["hint"]
@@ -195,11 +206,11 @@ OUTSIDE: list[tuple[str, dict[str, Any]]] = [
     ("list", {"suite": "link"}),
     ("list", {"suite": "with_link"}),
     ("audit", {"files": ["kernels.cubin", "../secret"]}),
-    ("explain", {"case": "fast/mission", "run": "../secret"}),
-    ("explain", {"case": "fast/mission", "run": "link"}),
-    ("explain", {"case": "fast/mission", "profiles": "with_link"}),
-    ("compare", {"before": "20260101", "after": "/etc/x"}),
-    ("bench", {"suite": "suite", "build": "../secret"}),
+    ("explain", {"names": ["../secret", "fast/mission"]}),
+    ("explain", {"names": ["link", "fast/mission"]}),
+    ("explain", {"names": ["fast/mission"], "profiles": "with_link"}),
+    ("compare", {"a": "20260101", "b": "/etc/x"}),
+    ("bench", {"suite": "suite", "build_dir": "../secret"}),
     ("profile", {"suite": "suite", "profiles": "link"}),
 ]
 
@@ -217,7 +228,7 @@ def test_paths_outside_the_roots_are_refused(place: Path) -> None:
 def test_defaults_are_paths_too(place: Path) -> None:
     shutil.rmtree(place / "profiles")
     (place / "profiles").symlink_to(place.parent / "secret")
-    assert error(call(place, "explain", case="fast/mission"))["type"] == "outside_roots"
+    assert error(call(place, "explain", names=["fast/mission"]))["type"] == "outside_roots"
 
 
 def test_a_second_root_and_links_between_roots_are_allowed(place: Path) -> None:
@@ -232,13 +243,16 @@ ERRORS: list[tuple[str, dict[str, Any], str]] = [
     ("list", {"suit": "suite"}, "extra_forbidden"),
     ("audit", {}, "missing"),
     ("audit", {"files": "kernels.cubin"}, "list_type"),
-    ("check", {"suite": "suite", "shapes": [3]}, "string_type"),
+    ("audit", {"files": ["*.cubin"]}, "not_compiled"),
+    ("audit", {"files": ["kernel.cu"]}, "not_compiled"),
+    ("explain", {"names": ["fast/mission"], "bounds": True}, "extra_forbidden"),
+    ("check", {"suite": "suite", "shape": [3]}, "string_type"),
     ("shell", {}, "unknown_tool"),
-    ("more", {"cursor": "9:9"}, "no_page"),
-    ("explain", {"case": "fsat/mission"}, "NothingMatches"),
-    ("explain", {"case": "fast/mission", "run": "2031"}, "UsageError"),
+    ("explain", {"names": ["fsat/mission"]}, "NothingMatches"),
+    ("explain", {"names": ["2031", "fast/mission"]}, "UsageError"),
     ("list", {"suite": "profiles"}, "UsageError"),
-    ("audit", {"files": ["kernels.cubin"], "maximum": {"registres": 1}}, "ManifestError"),
+    ("audit", {"files": ["kernels.cubin"], "max": ["registres=1"]}, "ManifestError"),
+    ("audit", {"files": ["kernels.cubin"], "max": ["registers"]}, "UsageError"),
 ]
 
 
@@ -253,27 +267,17 @@ def test_an_error_is_data(place: Path) -> None:
 def test_what_this_machine_cannot_do_says_how_to_mend_it(place: Path) -> None:
     if shutil.which("nvidia-smi"):
         pytest.skip("gpu: the tool would measure")
-    data = error(call(place, "bench", "--allow-host-code", suite="suite", variants=["plain"]))
+    data = error(call(place, "bench", "--allow-host-code", suite="suite", variant=["plain"]))
     assert data["type"] == "CapabilityError" and data["exit_code"] == 4 and data["hint"]
 
 
-def test_a_large_answer_comes_in_pages(place: Path) -> None:
-    async def run() -> None:
-        async with connected(place, "--answer-bytes", "4000") as client:
-            first = page = answer(await client.call_tool("compare", {"before": "20260101", "after": "20260102"}))
-            times = [*page.get("times", ())]
-            pages = 1
-            while "next" in page:
-                assert page["left"] > 0
-                page = answer(await client.call_tool("more", {"cursor": page["next"]}))
-                assert len(json.dumps(page, ensure_ascii=False).encode()) <= 4000
-                times += page.get("times", ())
-                pages += 1
-            whole = answer(await client.call_tool("compare", {"before": "20260101", "after": "20260102"}))
-            assert pages > 2 and first["counts"] == whole["counts"]
-            assert len({json.dumps(t) for t in times}) == len(times) == sum(first["counts"]["times"].values())
-
-    anyio.run(run)
+def test_a_large_answer_is_cut_and_counts_what_it_leaves_out(place: Path) -> None:
+    asked = [("compare", {"a": "20260101", "b": "20260102"})]
+    (whole,) = map(answer, calls(place, asked, "--allow-host-code", "--answer-bytes", "1000000"))
+    (cut,) = calls(place, asked, "--allow-host-code", "--answer-bytes", "4000")
+    assert "left" not in whole and len(text(cut).encode()) <= 4020
+    assert answer(cut)["counts"] == whole["counts"] and answer(cut)["left"] > 0
+    assert 0 < len(answer(cut)["times"]) < len(whole["times"]) and answer(cut)["times"][0] == whole["times"][0]
 
 
 def test_texts_of_a_candidate_are_escaped_and_cut(place: Path) -> None:
@@ -282,8 +286,8 @@ def test_texts_of_a_candidate_are_escaped_and_cut(place: Path) -> None:
     record = replace(record, suite=replace(record.suite, budgets=(budget,)))
     (place / "profiles" / record.id).mkdir()
     store.write(record, place / "profiles" / record.id)
-    result = call(place, "compare", before="20260102", after=record.id)
-    assert "\x1b" not in text(result) and max(map(len, _texts(answer(result)))) <= 501
+    (result,) = calls(place, [("compare", {"a": "20260102", "b": record.id})], "--allow-host-code")
+    assert "\x1b" not in text(result) and max(map(len, _texts(answer(result)))) <= 500
 
 
 def _texts(value: Any) -> list[str]:
@@ -301,7 +305,7 @@ def test_a_profile_that_builds_answers_with_its_run_and_verdicts(place: Path, co
             heard.append(message or "")
 
         async with connected(place, "--allow-host-code") as client:
-            arguments = {"suite": "suite", "variants": ["plain"]}
+            arguments = {"suite": "suite", "variant": ["plain"]}
             return answer(await client.call_tool("profile", arguments, progress_callback=progress))
 
     data = anyio.run(run)
@@ -316,7 +320,7 @@ def test_a_cancelled_profile_ends_with_its_compilers(place: Path, stuck_nvcc: St
         async with apart(place, "--allow-host-code", env=stuck_nvcc.environment) as client:
             with anyio.move_on_after(60) as scope:
                 async with anyio.create_task_group() as group:
-                    group.start_soon(client.call_tool, "profile", {"suite": "suite", "variants": ["plain"]})
+                    group.start_soon(client.call_tool, "profile", {"suite": "suite", "variant": ["plain"]})
                     while not stuck_nvcc.has_started:
                         await anyio.sleep(0.05)
                     assert _processes(place)
@@ -338,7 +342,7 @@ def test_a_server_without_its_client_or_killed_leaves_no_process(
     async def run() -> None:
         server = apart(place, "--allow-host-code", env=stuck_nvcc.environment)
         async with anyio.create_task_group() as group, server as client:
-            group.start_soon(client.call_tool, "profile", {"suite": "suite", "variants": ["plain"]})
+            group.start_soon(client.call_tool, "profile", {"suite": "suite", "variant": ["plain"]})
             with anyio.fail_after(60):
                 while not stuck_nvcc.has_started:
                     await anyio.sleep(0.05)

@@ -6,7 +6,6 @@ PLUGIN = Plugin(
     name="audit",
     commands={"audit": "flashcore.plugins.audit.command"},
     help={"audit": "check the kernels in wheels, libraries, fatbins and cubins"},
-    groups={"audit": "judge"},
     pages={"index": "flashcore.plugins.audit.page:page"},
     facts={
         name: f"flashcore.plugins.audit.causes:{name.upper()}"

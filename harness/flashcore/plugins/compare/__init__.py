@@ -6,7 +6,6 @@ PLUGIN = Plugin(
     name="compare",
     commands={"compare": "flashcore.plugins.compare.command"},
     help={"compare": "what changed between two runs, git revisions or compiled files"},
-    groups={"compare": "explain"},
     pages={"compare": "flashcore.plugins.compare.page:page"},
     api={name: f"flashcore.plugins.compare.differences:{name}" for name in ("compare", "ComparedRuns")},
 )

@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("b", metavar="B", nargs="?", default=sides.TREE, help="likewise (default: %(default)s)")
     options.add_cases(parser)
     options.add_records(parser)
+    options.add_quiet(parser)
     output.add_format(parser)
     text = "most differences to print of each kind, the largest first; 0: all (default: %(default)s)"
     parser.add_argument("--top", type=int, default=TOP, metavar="N", help=text)

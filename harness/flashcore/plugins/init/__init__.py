@@ -6,5 +6,4 @@ PLUGIN = Plugin(
     name="init",
     commands={"init": "flashcore.plugins.init.command"},
     help={"init": "write a new suite to fill in"},
-    groups={"init": "make"},
 )

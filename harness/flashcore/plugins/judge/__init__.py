@@ -23,6 +23,5 @@ PLUGIN = Plugin(
     name="judge",
     commands={"judge": "flashcore.plugins.judge.command"},
     help={"judge": "judge untrusted kernels: device code and a plan, no host code"},
-    groups={"judge": "judge"},
     tables={"judge": "flashcore.plugins.judge.draws:DrawForm"},
 )

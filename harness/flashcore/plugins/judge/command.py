@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
-from flashcore.cli import progress
+from flashcore.cli import options, output, progress
 from flashcore.errors import Exit, UsageError, worst
 from flashcore.plugins.judge import judging
 from flashcore.plugins.judge.candidate import MANIFEST
@@ -21,6 +22,7 @@ _CODES = {"accepted": Exit.OK, "rejected": Exit.FAILED, "unmeasured": Exit.UNMEA
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    options.add_quiet(parser)
     parser.add_argument("suite", metavar="SUITE", help="the suite's folder, which is trusted")
     parser.add_argument(
         "candidates", metavar="CANDIDATE", nargs="+", help=f"a folder with {MANIFEST}, or a folder of such"
@@ -34,16 +36,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="a candidate's time on the GPU; longer, it is unmeasured (default: %(default)s s)",
     )
+    output.add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     suite = load(suite_folder(arguments.suite))
-    codes = [Exit.OK]
+    codes, paths = [Exit.OK], []
     with progress.shown(arguments.quiet) as say:
         for _, verdict in judging.judge_all(suite, _folders(arguments.candidates), say, arguments.limit):
-            path = write(verdict, Path(arguments.output))
-            print(f"{line(verdict)}  {path}")
+            paths.append(write(verdict, Path(arguments.output)))
+            if arguments.format == "table":
+                print(f"{line(verdict)}  {paths[-1]}")
             codes.append(_CODES[verdict.status])
+    if arguments.format == "json":
+        print(output.document(verdicts=[json.loads(path.read_bytes()) for path in paths]))
     if arguments.board:
         from flashcore.plugins.judge import board  # needs jinja2
 

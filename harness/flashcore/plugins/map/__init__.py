@@ -10,7 +10,6 @@ PLUGIN = Plugin(
     name="map",
     commands={"map": "flashcore.plugins.map.command"},
     help={"map": "which variant wins where, and what a dispatcher's choice costs"},
-    groups={"map": "measure"},
     pages={"map": "flashcore.plugins.map.page:page"},
     facts={"regret": "flashcore.plugins.map.regions:REGRET"},
     tables={"map": "flashcore.plugins.map.table:MapForm"},

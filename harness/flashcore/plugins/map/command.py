@@ -28,11 +28,12 @@ EXAMPLES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    options.add_quiet(parser)
     options.add_run(parser)
     options.add_suite(parser)
     options.add_places(parser)
     options.add_records(parser)
-    options.add_measuring(parser)
+    options.add_measuring(parser, "check", "bench")
     add = parser.add_argument
     add("--map", dest="name", metavar="NAME", help="time a [map.NAME] of the manifest (default: the first)")
     add("--points", type=int, metavar="N", help="time N points of the map")

@@ -6,5 +6,4 @@ PLUGIN = Plugin(
     name="mcp",
     commands={"mcp": "flashcore.plugins.mcp.command"},
     help={"mcp": "serve the commands as tools to a program that writes kernels (MCP, stdio)"},
-    groups={"mcp": "share"},
 )

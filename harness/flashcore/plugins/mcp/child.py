@@ -1,48 +1,55 @@
-"""Runs one tool in a process of its own, which ends when its standard input does.
+"""Runs one command for a tool, in a process of its own, which ends when its standard input does.
 
-Reads one line, ``{"tool", "arguments", "roots"}``. Writes JSON lines: ``{"progress": text}`` and at last ``{"result"}``
-or ``{"error"}``. What a suite's code prints goes to standard error.
+Writes one JSON object: the ``result``, or the ``error``. What a suite's code prints goes to standard error.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import signal
 import sys
 import threading
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from flashcore.cli.main import reason_of
-from flashcore.errors import Exit
-from flashcore.pipeline import plugins
-from flashcore.plugins.mcp.tools import TOOLS
+from flashcore.cli.main import parser, reason_of
+from flashcore.errors import Exit, UsageError
 
 
 def main() -> None:
-    """Serves the request on standard input."""
-    given, out = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    """Runs the command of this process's arguments."""
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    request, lock = json.loads(given.readline()), threading.Lock()
-    threading.Thread(target=_interrupt_at_end, args=(given,), daemon=True).start()
-
-    def put(**message: Any) -> None:
-        with lock:
-            print(json.dumps(message, allow_nan=False), file=out, flush=True)
-
+    threading.Thread(target=_interrupt_at_end, args=(os.dup(0),), daemon=True).start()
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     try:
-        plugins.load()  # facts and causes
-        roots = [Path(root) for root in request["roots"]]
-        tool = TOOLS[request["tool"]].model_validate(request["arguments"], context=roots)
-        message = {"result": tool.run(lambda text: put(progress=str(text)))}
+        message = {"result": _result(sys.argv[1:])}
     except KeyboardInterrupt:
         sys.exit(Exit.INTERRUPTED)
     except Exception as error:
-        message = {"error": described(error, request["tool"])}
+        message = {"error": described(error, sys.argv[1])}
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server closes the pipe when it has read this
-    put(**message)
+    json.dump(message, out, allow_nan=False)
+    out.flush()
+
+
+def _result(words: list[str]) -> dict[str, Any]:
+    """The command's JSON, with its exit code, without the verdicts that pass."""
+    printed, refused = io.StringIO(), io.StringIO()
+    try:
+        with contextlib.redirect_stderr(refused):
+            arguments = parser(words).parse_args(words)
+    except SystemExit:
+        raise UsageError(refused.getvalue().strip().splitlines()[-1]) from None
+    with contextlib.redirect_stdout(printed):
+        code = arguments.run(arguments)
+    text = printed.getvalue()
+    data: dict[str, Any] = json.loads(text[max(0, text.find("\n{")) if text[:1] != "{" else 0 :])
+    if "verdicts" in data:
+        data["verdicts"] = [verdict for verdict in data["verdicts"] if verdict["status"] != "pass"]
+    return {**data, "exit_code": int(code)}
 
 
 def described(error: Exception, tool: str) -> dict[str, Any]:
@@ -59,9 +66,9 @@ def described(error: Exception, tool: str) -> dict[str, Any]:
     }
 
 
-def _interrupt_at_end(given: IO[str]) -> None:
+def _interrupt_at_end(given: int) -> None:
     """Interrupts this process and its compilers, as Ctrl-C would, when the server closes the pipe or ends."""
-    given.read()
+    os.read(given, 1)
     os.killpg(0, signal.SIGINT)
 
 

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--root", dest="roots", action="append", default=[], metavar="DIR", help=text)
     text = "allow tools that run the host code of suites on this machine: check, bench, profile"
     parser.add_argument("--allow-host-code", action="store_true", help=text)
-    text = "most bytes of an answer; the rest follows in pages (default: %(default)s)"
+    text = "most bytes of an answer, whose lists are cut (default: %(default)s)"
     parser.add_argument("--answer-bytes", type=int, default=_USUAL, metavar="N", help=text)
 
 

@@ -6,5 +6,4 @@ PLUGIN = Plugin(
     name="phases",
     commands={"phases": "flashcore.plugins.phases.command"},
     help={"phases": "record what each warp of a marked kernel does over time"},
-    groups={"phases": "measure"},
 )

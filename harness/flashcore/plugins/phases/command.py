@@ -18,6 +18,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    options.add_quiet(parser)
     add = parser.add_argument
     add(
         "variants",

@@ -6,6 +6,5 @@ PLUGIN = Plugin(
     name="regress",
     commands={"bisect": "flashcore.plugins.regress.bisect"},
     help={"bisect": "find the commit that made a case slower"},
-    groups={"bisect": "judge"},
     options={"bench": "flashcore.plugins.regress.bench_options"},
 )

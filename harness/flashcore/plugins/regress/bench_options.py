@@ -16,8 +16,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "build a git revision too; time and judge the cases that differ"
     parser.add_argument("--against", metavar="REV", help=text)
     add_decision(parser, "over all cases, with --against")
-    text = "with --against: table or json, on standard output or into FILE; repeatable"
-    parser.add_argument("--format", action="append", default=[], metavar="FORMAT[=FILE]", help=text)
 
 
 def add_decision(parser: argparse.ArgumentParser, scope: str) -> None:
@@ -39,8 +37,8 @@ def chosen(arguments: argparse.Namespace, revision: str) -> against.Options:
 
 def run(arguments: argparse.Namespace) -> int | None:
     if arguments.against is None:
-        for name in (*_DECISION, "format"):
-            if getattr(arguments, name) not in (None, []):
+        for name in _DECISION:
+            if getattr(arguments, name) is not None:
                 raise UsageError(f"--{name}: expected together with --against REV, found it alone")
         return None
     executor = getattr(arguments, "executor", "")

@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bad", metavar="BAD", help="a later revision that is slow")
     options.add_suite(parser)
     options.add_build(parser)
+    options.add_quiet(parser)
     bench_options.add_decision(parser, "of each step")
     output.add_format(parser)
 

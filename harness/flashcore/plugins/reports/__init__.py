@@ -9,7 +9,6 @@ PLUGIN = Plugin(
         "import": "read ncu reports (.ncu-rep, CSV) or traces into a run",
         "capture": "run any command under ncu; record its costly kernels",
     },
-    groups=dict.fromkeys(("import", "capture"), "measure"),
     pages={"index": "flashcore.plugins.reports.page:page"},
     api={name: f"flashcore.plugins.reports.api:{name}" for name in ("import_report", "capture", "captured", "sweep")},
     facts={

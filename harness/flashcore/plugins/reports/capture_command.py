@@ -81,6 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--name", metavar="NAME", help="of the record's suite (default: the program's)")
     add("--propagate", action="store_true", help="exit with the command's own exit code")
     options.add_profiles(parser)
+    options.add_quiet(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,6 +6,5 @@ PLUGIN = Plugin(
     name="runs",
     commands={"runs": "flashcore.plugins.runs.command"},
     help={"runs": "list the recorded runs; `runs pack` writes one as a file, `runs prune` removes old ones"},
-    groups={"runs": "explain"},
     api={"runs": "flashcore.plugins.runs.command:runs", "history": "flashcore.plugins.runs.command:history"},
 )

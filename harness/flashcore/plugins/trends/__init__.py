@@ -6,5 +6,4 @@ PLUGIN = Plugin(
     name="trends",
     commands={"trends": "flashcore.plugins.trends.command"},
     help={"trends": "what got slower over the recorded runs, and since which commit"},
-    groups={"trends": "judge"},
 )

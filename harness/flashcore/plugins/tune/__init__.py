@@ -10,6 +10,5 @@ PLUGIN = Plugin(
     name="tune",
     commands={"tune": "flashcore.plugins.tune.command"},
     help={"tune": "search a space of configs"},
-    groups={"tune": "make"},
     tables={"space": "flashcore.plugins.tune.space:SpaceForm"},
 )

@@ -31,6 +31,7 @@ _LONGEST = 100  # characters of a reason
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    options.add_quiet(parser)
     parser.add_argument("space", nargs="?", metavar="SPACE", help="a [space.NAME] of the manifest")
     options.add_suite(parser)
     options.add_places(parser)

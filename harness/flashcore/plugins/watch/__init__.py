@@ -6,5 +6,4 @@ PLUGIN = Plugin(
     name="watch",
     commands={"watch": "flashcore.plugins.watch.command"},
     help={"watch": "answer the four questions after each save: budgets, right, faster, limited by"},
-    groups={"watch": "make"},
 )
