@@ -86,13 +86,16 @@ class _Session(threading.Thread):
                     self._events.say("recording a run")
                     command.record(self._settings, self._events, "--host", self._address)
                 self._sent = self.remote.files()
+                self._events.say(f"{self.remote.host}: sending {len(self._sent)} files")
                 self.remote.ask(ALONE + FRESH, archive(self._sent))
                 script = self.remote.job(WATCH, watch=True)
-                with self.remote.ssh(script, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as self._ssh:
+                with self.remote.ssh(script, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as ssh:
+                    self._ssh = ssh
+                    self.tell()  # what was saved meanwhile
                     self._answer()
-                code, errors, self._ssh = self._ssh.wait(), self._ssh.stderr.read(), None
-                if code and not self._over.is_set():
-                    self.remote.failed(code, errors)
+                    self._ssh, errors = None, ssh.stderr.read()
+                if ssh.returncode and not self._over.is_set():
+                    self.remote.failed(ssh.returncode, errors)
         except BaseException as error:
             self._events.put(command.Event("crash", error))
 
