@@ -46,7 +46,8 @@ def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Box:
     (place / "bin" / "ssh").write_text(
         "#!/bin/sh\nfor word; do before=$host host=$line line=$word; done\n"
         '[ "$host" = box ] || { echo "ssh: no such host: $host" >&2; exit 255; }\n'
-        f'case $line in *"exec tail"*|*"exec env"*) echo $$ > {place}/link;; esac\necho Welcome\nXDG_CACHE_HOME={cache} exec sh -c "$line"\n'
+        f'case $line in *"exec tail"*|*"exec env"*) echo $$ > {place}/link;; esac\n'
+        f'echo Welcome\nXDG_CACHE_HOME={cache} exec sh -c "$line"\n'
     )
     (place / "bin" / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}")

@@ -89,7 +89,8 @@ class _Session(threading.Thread):
                 self._events.say(f"{self.remote.host}: sending {len(self._sent)} files")
                 self.remote.ask(ALONE + FRESH, archive(self._sent))
                 script = self.remote.job(WATCH, watch=True)
-                with self.remote.ssh(script, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as ssh:
+                ssh, errors = self.remote.ssh(script, stdin=subprocess.PIPE, stdout=subprocess.PIPE), b""
+                with contextlib.suppress(BrokenPipeError), ssh:  # of keys that were not sent
                     self._ssh = ssh
                     self.tell()  # what was saved meanwhile
                     self._answer()
