@@ -45,7 +45,7 @@ _JOB = "import sys; sys.path.insert(0, sys.argv[1]); from flashcore.plugins.ssh 
 #: Scripts there, in the suite's folder, which has ``sources``, ``build``, ``profiles``, and of the last job ``lock``,
 #: ``pid``, ``log`` and ``errors``; ``watcher`` is the process of a session.
 _STATE = "flock -n lock true || echo busy; [ ! -e log ] || echo log"
-ALONE = "flock -n lock true || { [ -e watcher ] && kill $(cat watcher) && flock -w 20 lock true; } || exit 75\n"
+ALONE = "flock -n lock true || { [ -e watcher ] && { kill $(cat watcher); flock -w 20 lock true; }; } || exit 75\n"
 FRESH = "rm -rf new && mkdir new && tar xzf - -C new && rm -rf sources && mv new sources"
 CHANGED = "tar xzmf - -C sources && cd sources && rm -f --"
 _RUN = "rm -f watcher; setsid {} > $f/log 2> $f/errors < /dev/null & echo $! > $f/pid"
