@@ -67,15 +67,15 @@ class _Session(threading.Thread):
         if keys == "r":
             self._records, keys = True, "q"
         with self._sending, contextlib.suppress(OSError, ValueError, CapabilityError):  # the connection ended
-            if self._ssh is None:
+            if (ssh := self._ssh) is None:
                 return
             before, self._sent = self._sent, self.remote.files()
             changed = [name for name, state in self._sent.items() if before.get(name) != state]
             gone = [*before.keys() - self._sent.keys()]
             if changed or gone:
                 self.remote.ask(f"{CHANGED} {shlex.join(gone)}", archive(changed))
-            self._ssh.stdin.write(keys.encode())
-            self._ssh.stdin.flush()
+            ssh.stdin.write(keys.encode())
+            ssh.stdin.flush()
 
     def run(self) -> None:
         """Connects until it is closed, or until a new connection would not help."""
