@@ -133,15 +133,3 @@ def test_mangled_names_tell_the_instances_of_a_template_apart() -> None:
         "f<1> <<<10,"
     )
     assert choices(seen(row("f(int)", 1)), seen(row("f(int)", 1)).cases)[0].base == "demangled"
-
-
-def test_more_launches_are_tried_around_the_steady_ones_and_then_from_the_first_on() -> None:
-    surveyed = seen(*[row("a", 5), row("b", 9)] * 100, row("once", 1))
-    a, once = (next(case for case in surveyed.cases if case.key.kernel == kernel) for kernel in ("a", "once"))
-    (choice,) = choices(surveyed, [a])
-    first, then = (surveys.wider_choices(surveyed, [a, once], attempt) for attempt in (0, 1))
-    quarter = surveys.MOST_AGAIN // 4
-    assert [len(c.numbers) for c in first] == [quarter] * 2
-    assert [len(c.numbers) for c in then] == [surveys.MOST_AGAIN] * 2
-    assert first[0].numbers[0] == max(2, choice.numbers[0] - quarter // 2) and then[0].numbers[0] == 2
-    assert first[1].numbers[0] == then[1].numbers[0] == 1 and {c.kernels for c in first} == {("a",), ("once",)}
