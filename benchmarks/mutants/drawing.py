@@ -23,8 +23,12 @@ SHARES = {
     "problem": 20, "baseline": 28, "record": 50, "answer": 52,
 }  # fmt: skip
 WHOLE = sum(SHARES.values())
-_LAUNCHERS = {"scalar_row": "scalar_row.cu", "fewer_syncs": "fewer_syncs.cu", "mma_registers": "mma_registers.cu",
-              "tma_split_keys_pdl": "tma_split_keys.cu"}  # fmt: skip
+_LAUNCHERS = {
+    "scalar_row": "1_scalar/scalar_row.cu",
+    "fewer_syncs": "3_stripes/fewer_syncs.cu",
+    "mma_registers": "5_registers/mma_registers.cu",
+    "tma_split_keys_pdl": "7_mma_split_keys/tma_split_keys.cu",
+}
 _HEADERS = {
     "scalar_row": ("head.cuh", "softmax.cuh", "scalar_softmax.cuh", "reduce.cuh"),
     "mma_registers": ("mma_stripe.cuh", "mma.cuh", "ldmatrix.cuh", "async_copy.cuh", "swizzle.cuh", "head.cuh"),

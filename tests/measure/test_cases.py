@@ -81,7 +81,7 @@ def test_a_variant_that_is_wrong_or_hangs_is_trusted_on_no_shape(
 def test_a_case_says_what_its_child_calls(tmp_path: Path) -> None:
     shape = replace(SUITE.shapes["long"], repeats=3)
     built = Built("", (ARTIFACT, factory.artifact("fast", "sm_80")), (factory.plan("fast", "long"),))
-    context = stages.context(tmp_path, gpu_arch="sm_90a", built=built)
+    context = stages.context(tmp_path, gpu_arch="sm_90a", built=built, device="cuda")
     variant_case, other, peer = child_cases(context, [(FAST, shape), (SUITE.variants["slow"], shape), (PEER, shape)])
     assert (variant_case.library, variant_case.callable, variant_case.operator) == (
         str(Path("fast.so").resolve()),
