@@ -16,7 +16,7 @@ from flashcore.measure.machine import toolchain
 from tests.plugins.ssh.conftest import Box
 from tests.plugins.watch.test_command import PATIENCE, Watched, answers
 
-pytestmark = pytest.mark.slow  # each session has an sshd, a watch and a build of its own
+pytestmark = pytest.mark.slow  # each session has a watch and a build of its own
 
 
 class Session:
