@@ -67,7 +67,7 @@ doctor: $(READY) ## report which stages this machine supports, and how to fix th
 	$(FLASHCORE) doctor
 
 # Tests and mypy run in parallel: without a cache, mypy needs one core for most of a minute.
-test: style size ## lint, type check and test; leaves out the tests marked `slow` (6 minutes the first time, on 2 cores)
+test: style size ## lint, type check and test; leaves out the tests marked `slow` (9 minutes the first time, on 2 cores)
 	@$(MAKE) --no-print-directory -j2 types pytest MARKED='-m "not slow"'
 
 test-all: style size ## lint, type check and run every test (.ci/run does)

@@ -257,7 +257,6 @@ def test_what_does_not_compile_today_fails_and_what_did_not_is_no_measure(toy: P
         (["--against", "HEAD", "--effect", "-2"], "--effect -2: expected percent"),
         (["--against", "HEAD", "--format", "junit"], "--format junit: expected table, json, or"),
         (["--processes", "9"], "--processes: expected together with --against"),
-        (["--format", "json"], "--format: expected together with --against"),
         (["--against", "HEAD", "--gpus", "2"], "--gpus: expected without --against"),
     ],
 )
