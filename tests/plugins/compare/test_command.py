@@ -64,7 +64,7 @@ def test_a_name_means_a_run_then_a_file_then_a_revision(tmp_path: Path, monkeypa
     store.write(AFTER, folder)
     git(tmp_path, "init", "-q", "-b", "main")
     git(tmp_path, "commit", "-q", "--allow-empty", "-m", "first")
-    for name in ("branch", "lib.so", "a.run.zip", "step.ncu-rep", "kernels/one.cubin"):
+    for name in ("branch", "lib.so", "a.run.zip", "step.ncu-rep", "raw.csv.gz", "a.tar.gz", "kernels/one.cubin"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
     git(tmp_path, "branch", "branch")
@@ -79,8 +79,9 @@ def test_a_name_means_a_run_then_a_file_then_a_revision(tmp_path: Path, monkeypa
         "*/*.cubin": "compiled files",
         "kernels": "compiled files",
         "step.ncu-rep": "report",
+        "raw.csv.gz": "report",
+        "a.tar.gz": "compiled files",
     }
-    (tmp_path / "profiles" / "a.run.zip").unlink(missing_ok=True)
     assert {name: sides.kind(name, arguments(name)) for name in means} == means
     assert sides.kind("a.run.zip", arguments("a.run.zip")) == "run"
     for name in ("nothing", "--help", "HEAD~9", ""):

@@ -21,7 +21,8 @@ from flashcore.suites import load
 from flashcore.suites.load import NothingMatches
 
 TREE = "."
-_REPORTS = (".ncu-rep", ".csv", ".gz", ".sqlite", ".json")
+#: Of reports, packed or not: ``.tar.gz`` is an archive of compiled files.
+_REPORTS = (".ncu-rep", ".csv", ".sqlite", ".json")
 Kind = Literal["working tree", "run", "report", "compiled files", "revision"]
 
 
@@ -37,7 +38,9 @@ def kind(name: str, arguments: argparse.Namespace) -> Kind:
     if (path / store.HEADER).is_file() or (name and any(run.name.startswith(name) for run in runs)):
         return "run"
     if path.is_file():
-        return "run" if name.endswith(lookup.PACKED) else "report" if path.suffix in _REPORTS else "compiled files"
+        if name.endswith(lookup.PACKED):
+            return "run"
+        return "report" if name.removesuffix(".gz").endswith(_REPORTS) else "compiled files"
     if revision.commit_of(name, Path(arguments.suite or "")):
         return "revision"
     if glob(name):
@@ -57,7 +60,8 @@ def records(arguments: argparse.Namespace, say: Callable[[str], None]) -> tuple[
         UsageError: a name means nothing, a file cannot be read, or the suite is not in a revision.
         CapabilityError: there is no git, or no nvcc to build with.
     """
-    kinds = {name: kind(name, arguments) for name in (arguments.a, arguments.b)}
+    names = arguments.a, arguments.b
+    kinds = {name: kind(name, arguments) for name in names}
     built = not {"working tree", "revision"}.isdisjoint(kinds.values())
     settings = options.settings(arguments, upto=None, **({} if built else {"suite": ""}))
     sides: dict[str, Record | NothingMatches] = {}
@@ -72,7 +76,7 @@ def records(arguments: argparse.Namespace, say: Callable[[str], None]) -> tuple[
     whole = replace(settings, variants=())
     a, b = (
         record(name, kinds[name], whole, say) if isinstance(side := sides[name], NothingMatches) else side
-        for name in (arguments.a, arguments.b)
+        for name in names
     )
     if any(chosen := options.selected(arguments).values()):  # a run has all variants
         both = replace(
