@@ -1,4 +1,4 @@
-"""Times on the CPU, in place of CUDA events."""
+"""Processor time on the CPU, in place of CUDA events: what else the machine does has no part in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flashcore.measure.workers.guarded import Outputs
 
 
 class HostTimer(Timer):
-    """The host's clock around calls that are done when they return."""
+    """The thread's processor time around calls that are done when they return."""
 
     clock = "host clock"
     doubt = 2000.0
@@ -35,9 +35,9 @@ class HostTimer(Timer):
         return _HostTimed(calls, launches, restored, outputs)
 
     def between(self, work: Callable[[], object], *, cover: int = 0) -> float:
-        began = time.perf_counter()
+        began = time.thread_time()
         work()
-        return (time.perf_counter() - began) * 1e6
+        return (time.thread_time() - began) * 1e6
 
     @functools.cached_property
     def empty(self) -> Timed:
@@ -87,7 +87,7 @@ class _HostTimed(Timed):
         for i in range(count):
             take(i)
             times.append(HostTimer().between(self._calls[i]))
-        return [min(times)]  # the host may be interrupted meanwhile
+        return [min(times)]
 
     def _sample(self, count: int, first: int = 0) -> float:
         if self.before is not None:
@@ -95,7 +95,7 @@ class _HostTimed(Timed):
         if self._restored is not None:
             for i in range(first + count):
                 self._restored.restore(i)
-        start = time.perf_counter_ns()
+        start = time.thread_time_ns()
         for i in range(first, first + count):
             self._answer = self._calls[i % len(self._calls)]()
-        return (time.perf_counter_ns() - start) / 1000.0 / count
+        return (time.thread_time_ns() - start) / 1000.0 / count

@@ -257,7 +257,7 @@ def test_facts_are_in_the_catalogue(stage: tuple[StageResult, list[str]]) -> Non
 
 def test_a_case_that_cannot_be_first_has_few_samples_and_says_so(tmp_path: Path) -> None:
     chosen = Bench(samples=12, max_samples=20, first=1, limits=Limits(time_limit=60.0))
-    cases = [case("right"), case("sleeps")]
+    cases = [case("right"), case("far_slower")]
 
     def run(folder: Path, **settings: Any) -> Facts:
         return Facts(case_times.run(stages.context(folder, "right", **settings), cases, folder).facts)
@@ -268,17 +268,17 @@ def test_a_case_that_cannot_be_first_has_few_samples_and_says_so(tmp_path: Path)
 
     facts = run(tmp_path / "raced", bench=chosen)
     few = dict.fromkeys(chosen.modes, (3, True)) | {"isolated": (5, True)}
-    assert counts(facts, "sleeps") == few, "far slower: half of the first round"
-    notes = {m: f.note for m in chosen.modes if (f := facts.get(f"{m}_p50", Subject("sleeps", shape="small")))}
+    assert counts(facts, "far_slower") == few, "far slower: half of the first round"
+    notes = {m: f.note for m in chosen.modes if (f := facts.get(f"{m}_p50", Subject("far_slower", shape="small")))}
     right_answers = {mode: note.rpartition("; ")[2].split()[0] for mode, note in notes.items()}
     assert right_answers == dict.fromkeys(chosen.modes, "1") | {"isolated": "2"}, "checked in every mode"
-    p90 = facts.get("isolated_p90", Subject("sleeps", shape="small"))
+    p90 = facts.get("isolated_p90", Subject("far_slower", shape="small"))
     assert p90 is not None and p90.value is None and isinstance(p90.cause, NotRanked)
     for fully in (facts, run(tmp_path / "selected", bench=chosen, variants=("*",))):
         right = counts(fully, "right")
         least = dict.fromkeys(chosen.modes, 4) | {"isolated": 12}  # a third in modes that do not rank
         assert all(right[mode][0] >= least[mode] and not right[mode][1] for mode in right)  # type: ignore[operator]
-    assert all(not stopped for _, stopped in counts(fully, "sleeps").values()), "the user asked for these variants"
+    assert all(not stopped for _, stopped in counts(fully, "far_slower").values()), "the user asked for these variants"
 
 
 def test_the_timing_process_of_a_whole_run_may_make_the_inputs_of_each_shape_ahead(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -101,11 +100,9 @@ def test_an_exception_keeps_the_process_and_poison_ends_it(tmp_path: Path) -> No
 
 
 def test_a_hang_is_ended_at_its_time_limit(tmp_path: Path) -> None:
-    began = time.monotonic()
     loop, after = supervise(tmp_path, [does("loop", "loop"), does("after")], time_limit=0.5)
     assert loop.reason == "no answer within 0.5 s: hang?"
     assert after.status == "ok"
-    assert time.monotonic() - began < 10
 
 
 def test_a_variant_that_hung_is_not_run_on_its_other_cases(tmp_path: Path) -> None:

