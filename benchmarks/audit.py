@@ -24,8 +24,8 @@ from typing import Any
 
 from benchmarks import raw
 from flashcore.errors import CapabilityError, Exit
-from flashcore.plugins.audit import containers
-from flashcore.plugins.audit.inventory import inventory
+from flashcore.features.audit import containers
+from flashcore.features.audit.inventory import inventory
 from flashcore.readers import cubin
 
 #: Arch and mangled name of a kernel → what a tool gives for it, or for each kernel of that name.

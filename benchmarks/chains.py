@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore.errors import CapabilityError, FlashcoreError
+from flashcore.features.regress.match_cases import Side
 from flashcore.measure.bench import time_pairs
 from flashcore.measure.bench.time_pairs import Contest, copied
 from flashcore.measure.cases import child_cases
@@ -20,7 +21,6 @@ from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.pool import Pool
 from flashcore.pipeline.opening import open_context
-from flashcore.plugins.regress.match_cases import Side
 
 PLANTED = Path(__file__).parent / "planted"
 #: Their blocks and threads, their times in us, and by how much they are made longer.

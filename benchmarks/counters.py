@@ -24,6 +24,7 @@ from flashcore.errors import CapabilityError
 from flashcore.explain.advice import advice
 from flashcore.explain.limiter import limiters
 from flashcore.explain.predictions import Readings
+from flashcore.features.watch import child, counted
 from flashcore.measure.cases import child_cases
 from flashcore.measure.compiling import compile_all
 from flashcore.measure.formulas import formula_facts
@@ -33,7 +34,6 @@ from flashcore.model.catalogue import FACTS, Kind
 from flashcore.model.record import Measured, StageNote, StageResult
 from flashcore.pipeline.opening import open_recordable
 from flashcore.pipeline.recording import Outcome, joined
-from flashcore.plugins.watch import child, counted
 from flashcore.records import store
 
 _RUNS = 2

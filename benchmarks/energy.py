@@ -19,13 +19,13 @@ from typing import Any
 
 from benchmarks import raw
 from flashcore.errors import CapabilityError, Exit
+from flashcore.features.energy.measure import measure as energy_of
 from flashcore.measure.cases import child_cases
 from flashcore.measure.compiling import compile_all
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.pool import Pool
 from flashcore.pipeline import plugins
 from flashcore.pipeline.opening import open_context
-from flashcore.plugins.energy.measure import measure as energy_of
 
 SUITE, SHAPE = raw.ROOT / "kernels" / "attention", "mission"
 KERNELS = (

@@ -39,14 +39,14 @@ from unittest import mock
 
 from benchmarks import raw
 from flashcore.errors import Exit, FlashcoreError
+from flashcore.features.judge import candidate, judging, preparing
+from flashcore.features.judge.answers import Answers
+from flashcore.features.judge.measuring import Process
+from flashcore.features.judge.verdict import Verdict
 from flashcore.measure.machine import toolchain
 from flashcore.model.groups import grouped
 from flashcore.model.suite import Shape
 from flashcore.pipeline import plugins
-from flashcore.plugins.judge import candidate, judging, preparing
-from flashcore.plugins.judge.answers import Answers
-from flashcore.plugins.judge.measuring import Process
-from flashcore.plugins.judge.verdict import Verdict
 from flashcore.readers import cubin
 from flashcore.suites.load import load
 

@@ -23,8 +23,8 @@ from typing import Any
 
 from benchmarks import raw
 from benchmarks.judge import ARCH
+from flashcore.features.judge import candidate, judging, preparing
 from flashcore.pipeline import plugins
-from flashcore.plugins.judge import candidate, judging, preparing
 from flashcore.records import lookup, store
 from flashcore.suites.load import load
 

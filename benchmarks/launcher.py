@@ -82,7 +82,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 def _built(suite: str, variant: str, build: str) -> Context:
     settings = Settings(str(raw.ROOT / suite), build=build, variants=(variant,), upto=None)
-    context = open_context(replace(settings, launcher="flashcore.plugins.launcher.program:target"))
+    context = open_context(replace(settings, launcher="flashcore.features.launcher.program:target"))
     if context.cannot_measure or context.gpu_arch is None:
         raise CapabilityError(context.cannot_measure, "run it on a machine with a GPU")
     context = replace(context, options=replace(context.options, archs=(context.gpu_arch,)))
@@ -92,10 +92,10 @@ def _built(suite: str, variant: str, build: str) -> Context:
 def _kernel(context: Context, shape: str, samples: int, placement: int) -> dict[str, Any]:
     import torch
 
+    from flashcore.features.launcher import program
     from flashcore.measure.bench.interleave import Watch
     from flashcore.measure.bench.rotation import Rotation
     from flashcore.measure.bench.timing import timer_for
-    from flashcore.plugins.launcher import program
 
     torch.cuda.empty_cache()
     # Kept while this placement is measured: moves what is allocated next.
@@ -140,7 +140,7 @@ def _sample(timed: Any, regime: str) -> float:
 
 
 def _plan(context: Context, case: Case, inputs: Sequence[Any], folder: Path) -> Any:
-    from flashcore.plugins.launcher import cuda_source, planned
+    from flashcore.features.launcher import cuda_source, planned
 
     artifact = context.built.artifact(case.variant, context.gpu_arch)
     if case.library and artifact:

@@ -28,9 +28,9 @@ from typing import Any
 from benchmarks import raw
 from flashcore.cli import main as command_line
 from flashcore.errors import Exit, FlashcoreError
+from flashcore.features.map.regions import Regions
 from flashcore.measure.workers import journal
 from flashcore.pipeline import plugins
-from flashcore.plugins.map.regions import Regions
 from flashcore.records import lookup, store
 
 COST, NEAR, SHARE = 0.35, 1.01, 0.98

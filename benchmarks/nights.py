@@ -24,9 +24,9 @@ from typing import Any
 from benchmarks import raw
 from benchmarks.chains import PLANTED
 from flashcore.errors import CapabilityError, Exit, FlashcoreError
+from flashcore.features.runs.index import Index
 from flashcore.measure.machine import git
 from flashcore.measure.machine.gpu import Gpu
-from flashcore.plugins.runs.index import Index
 
 #: The night that changes two kernels, the nights until the slowdown must be reported, and the fewest nights.
 CHANGED, WITHIN, FEWEST = 7, 3, 10

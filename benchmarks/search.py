@@ -27,10 +27,10 @@ from typing import Any
 
 from benchmarks import raw
 from flashcore.errors import Exit, UsageError
-from flashcore.plugins.tune import study, tune
-from flashcore.plugins.tune.grid import Grid
-from flashcore.plugins.tune.samplers import Proposing, pace
-from flashcore.plugins.tune.study import Result
+from flashcore.features.tune import study, tune
+from flashcore.features.tune.grid import Grid
+from flashcore.features.tune.samplers import Proposing, pace
+from flashcore.features.tune.study import Result
 
 RECORDED = "benchmarks/results/search"
 OURS = ("random", "nsga2", "tpe", "gp")

@@ -20,10 +20,10 @@ from typing import Any
 
 from benchmarks import raw
 from flashcore.errors import UsageError
+from flashcore.features.audit.inventory import inventory
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static.facts import ptxas_spills
 from flashcore.model.causes import Cause
-from flashcore.plugins.audit.inventory import inventory
 
 ARCHS = ("sm_61", "sm_80", "sm_90a", "sm_100a", "sm_120")
 PLACES = ("line", "loop", "array", "called", "recursive")

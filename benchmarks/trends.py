@@ -33,8 +33,8 @@ import numpy as np
 from benchmarks import raw
 from benchmarks.stores import written
 from flashcore.errors import Exit
-from flashcore.plugins.runs.index import Index
-from flashcore.plugins.trends import detect
+from flashcore.features.runs.index import Index
+from flashcore.features.trends import detect
 
 SERIES, NIGHTS = 400, 120
 STEPS, DRIFTS, REFERENCES, TWO_LEVELS = 0.15, 0.10, 0.10, 0.05

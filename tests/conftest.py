@@ -105,7 +105,7 @@ def published_run(name: str) -> Traversable:
 @pytest.fixture(scope="session", autouse=True)
 def _reports_are_read_once() -> Iterator[None]:
     """A report of ncu is read by a process of its own, which takes most of a second to start; each is needed often."""
-    reader: Any = importlib.import_module("flashcore.plugins.reports.ncu_rep")
+    reader: Any = importlib.import_module("flashcore.features.reports.ncu_rep")
     read, contents = reader.content, dict[str, Any]()
 
     def once(path: Path) -> Any:
@@ -132,14 +132,14 @@ def sample_reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sample_report(sample_reports: Path) -> Callable[[str], Report]:
     """Reads one of them, once."""
     pytest.importorskip("ncu_report")
-    reader = importlib.import_module("flashcore.plugins.reports.read")
+    reader = importlib.import_module("flashcore.features.reports.read")
     return functools.cache(lambda name: reader.read_report(sample_reports / f"{name}.ncu-rep"))
 
 
 @pytest.fixture(scope="session")
 def sample_record(sample_report: Callable[[str], Report]) -> Callable[[str], Record]:
     """One of them as a record."""
-    assemble = importlib.import_module("flashcore.plugins.reports.assemble")
+    assemble = importlib.import_module("flashcore.features.reports.assemble")
     return lambda name: assemble.record_of("20260101T000000Z-0000", [sample_report(name)])
 
 

@@ -11,11 +11,11 @@ import pytest
 
 from flashcore.cli.main import main
 from flashcore.errors import Exit, FlashcoreError
+from flashcore.features.audit.inventory import inventory
+from flashcore.features.audit.record import record_of
 from flashcore.measure.machine import toolchain
 from flashcore.model.causes import Cause, NotLinked, StackUnknown
 from flashcore.model.record import Record
-from flashcore.plugins.audit.inventory import inventory
-from flashcore.plugins.audit.record import record_of
 
 Compiler = Callable[..., Path]
 

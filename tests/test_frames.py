@@ -12,11 +12,11 @@ from flashcore import frames
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.explain import diff, limiter, roofline
 from flashcore.explain.predictions import Readings
+from flashcore.features.compare import differences
 from flashcore.gate import judge
 from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import CodeChanged
 from flashcore.model.record import Fact, Facts, Record
-from flashcore.plugins.compare import differences
 from tests import factory
 
 

@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("ncu_report")
 
-from flashcore.plugins.compare import page as compare_page
-from flashcore.plugins.reports import assemble
+from flashcore.features.compare import page as compare_page
+from flashcore.features.reports import assemble
 from flashcore.report.view import Book
-from tests.plugins.reports.test_assemble import read_by_itself
+from tests.features.reports.test_assemble import read_by_itself
 from tests.report.test_report import Page, render
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -19,16 +19,16 @@ import pytest
 from benchmarks.report import CLICKS, LABELS, MANY, verdicts_page
 from flashcore import report
 from flashcore.explain import diff
+from flashcore.features.compare import page as compare_page
+from flashcore.features.reports import page as imported_page
 from flashcore.gate.judge import judge
 from flashcore.model.record import Facts, Subject
 from flashcore.model.text import number
-from flashcore.plugins.compare import page as compare_page
-from flashcore.plugins.reports import page as imported_page
 from tests import factory
 from tests.browser import PROGRAM, Browser, browser
+from tests.features.compare.test_page import MORE, contradicting
+from tests.features.reports.test_kernels import launches
 from tests.marks import embedded, marks
-from tests.plugins.compare.test_page import MORE, contradicting
-from tests.plugins.reports.test_kernels import launches
 from tests.report.test_report import LISTED, TODAY, full
 
 pytestmark = [

@@ -49,7 +49,7 @@ def measured(root: Path = ROOT) -> dict[str, int]:
     sizes: Counter[str] = Counter()
     for file in _files(root / PACKAGE, r".*\.py"):
         parts = file.relative_to(root / PACKAGE).parts
-        sizes["/".join(parts[: 2 if parts[0] == "plugins" and len(parts) > 2 else 1])] += (size := tokens(file))
+        sizes["/".join(parts[: 2 if parts[0] == "features" and len(parts) > 2 else 1])] += (size := tokens(file))
         sizes[TOTAL] += size
     for folder in _WHOLE:
         sizes[folder] += sum(map(tokens, _files(root / folder, r".*\.py")))

@@ -300,7 +300,7 @@ _TRITON = {
 
 def traced_kernels(place: Place, chance: random.Random, harmless: bool) -> Row:
     """11. A Triton variant spills, cannot launch, does not compile, or ends its process."""
-    from tests.plugins.languages.triton import test_language as planted
+    from tests.features.languages.triton import test_language as planted
 
     suite = place.folder / "kernels" / "planted"
     planted.written(suite)

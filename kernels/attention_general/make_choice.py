@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from flashcore.features.map.regions import Regions
 from flashcore.pipeline import plugins
-from flashcore.plugins.map.regions import Regions
 from flashcore.records import store
 
 SMS = 132

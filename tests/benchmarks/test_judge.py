@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.judge import CONTROL, _steps, busy, table, verdict
-from tests.plugins.judge.conftest import Judge, gpus, judge, machine, made, stand_in
+from tests.features.judge.conftest import Judge, gpus, judge, machine, made, stand_in
 
 __all__ = ["gpus", "judge", "machine", "made", "stand_in"]
 

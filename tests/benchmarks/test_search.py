@@ -12,8 +12,8 @@ import pytest
 
 from benchmarks import search
 from flashcore.errors import UsageError
-from flashcore.plugins.tune.study import FUNNEL
-from tests.plugins.tune.spaces import GRID, RECORDED, header
+from flashcore.features.tune.study import FUNNEL
+from tests.features.tune.spaces import GRID, RECORDED, header
 
 OPTIONS = argparse.Namespace(seeds=2, gp_seeds=1)
 

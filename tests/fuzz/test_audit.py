@@ -18,9 +18,9 @@ from hypothesis import given
 
 from flashcore.cli.main import main
 from flashcore.errors import Exit
+from tests.features.audit.conftest import CUBINS, SPECIFIC, both, entry, fatbin, library
+from tests.features.audit.test_containers import archive, compressed, member, program, tarred, zipped
 from tests.fuzz.test_fuzz import SEEDS, fuzz
-from tests.plugins.audit.conftest import CUBINS, SPECIFIC, both, entry, fatbin, library
-from tests.plugins.audit.test_containers import archive, compressed, member, program, tarred, zipped
 from tests.recorded import RECORDED
 
 SECONDS, BYTES = 5, 1 << 30

@@ -31,13 +31,13 @@ from flashcore.errors import FlashcoreError
 from flashcore.explain import diff, ladder, roofline
 from flashcore.explain.predictions import Readings
 from flashcore.explain.rows import Row
+from flashcore.features.compare import differences
 from flashcore.gate import baseline, judge
 from flashcore.gate.formats import FORMATS
 from flashcore.gate.locate import Places
 from flashcore.measure.profile import ncu_facts
 from flashcore.measure.workers import journal
 from flashcore.model.record import Subject
-from flashcore.plugins.compare import differences
 from flashcore.readers.ncu import raw_page
 from flashcore.records import store
 from flashcore.suites import load

@@ -16,11 +16,11 @@ from hypothesis import given
 
 from flashcore.errors import FlashcoreError
 from flashcore.explain.predictions import Readings
-from flashcore.plugins.reports import assemble, kernels
-from flashcore.plugins.reports.read import read_report
+from flashcore.features.reports import assemble, kernels
+from flashcore.features.reports.read import read_report
 from flashcore.records import store
+from tests.features.reports.test_traces import LAUNCHES, event, nsys_export, torch_trace, with_graphs
 from tests.fuzz.test_fuzz import SEEDS, VALUES, changed, fuzz, noised
-from tests.plugins.reports.test_traces import LAUNCHES, event, nsys_export, torch_trace, with_graphs
 from tests.recorded import RECORDED
 
 PAGES = ("app_raw_units", "app_details", "app_summary", "app_source")

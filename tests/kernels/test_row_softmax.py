@@ -11,7 +11,7 @@ from flashcore.measure.workers.accuracy import errors, judge
 from flashcore.measure.workers.problem_file import load_problem
 from tests.conftest import ROOT
 
-answers = pytest.importorskip("flashcore.plugins.judge.answers", reason="plugin: judge")
+answers = pytest.importorskip("flashcore.features.judge.answers", reason="plugin: judge")
 PROBLEM = ModuleType("mixed")  # not the module that other tests load
 vars(PROBLEM).update(vars(load_problem(ROOT / "examples/row_softmax", "problem.py")))
 answers.mix(PROBLEM)

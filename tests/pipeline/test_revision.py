@@ -12,13 +12,13 @@ import pytest
 
 from flashcore.errors import UsageError
 from flashcore.explain import diff
+from flashcore.features.compare import differences, sides
 from flashcore.measure.build import build
 from flashcore.measure.context import Context
 from flashcore.measure.machine import toolchain
 from flashcore.measure.settings import Settings
 from flashcore.model.record import Record
 from flashcore.pipeline import revision
-from flashcore.plugins.compare import differences, sides
 from flashcore.suites.load import load
 from tests import factory
 from tests.conftest import NO_TORCH, TOY, flashcore

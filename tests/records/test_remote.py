@@ -11,10 +11,10 @@ import pytest
 
 from flashcore.cli.main import main
 from flashcore.errors import Exit, FlashcoreError
-from flashcore.plugins.runs.index import Index
+from flashcore.features.runs.index import Index
 from flashcore.records import packed as pack
 from flashcore.records.remote import mirrored
-from tests.plugins.trends.nights import run_of, write
+from tests.features.trends.nights import run_of, write
 
 pytest.importorskip("numpy")
 fsspec = pytest.importorskip("fsspec")

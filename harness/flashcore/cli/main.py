@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from flashcore import __version__
 from flashcore.cli import terminal
-from flashcore.errors import Exit, FlashcoreError, MissingPackage, UsageError
+from flashcore.errors import CapabilityError, Exit, FlashcoreError, MissingPackage, UsageError
 from flashcore.model import plugin
 from flashcore.model.text import did_you_mean, shortened
 from flashcore.pipeline import plugins
@@ -131,7 +131,7 @@ class _Once(argparse.Action):
 
 class _Parser(argparse.ArgumentParser):
     """Suggests corrections for misspelled commands, options and choices. Accepts no abbreviated options, which options
-    of plugins could make ambiguous."""
+    of extensions could make ambiguous."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more | {"allow_abbrev": False})
@@ -143,7 +143,7 @@ class _Parser(argparse.ArgumentParser):
             options = [o for a in self._actions for o in a.option_strings]
             names = [(word, word.split("=")[0]) for word in unknown]
             hints = [f"{word}{did_you_mean(n, options)}" for word, n in names]
-            self.error(f"unrecognized arguments: {' '.join(hints)}")
+            self.error(f"unrecognized arguments: {' '.join(hints)}\n  hint: {plugin.WHERE}")
         return parsed, unknown
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -151,6 +151,8 @@ class _Parser(argparse.ArgumentParser):
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
             error.message += did_you_mean(str(value), map(str, action.choices or ()))
+            if action.dest == "command":
+                error.message += f"\n  hint: {plugin.WHERE}"
             raise
 
 
@@ -177,7 +179,7 @@ def parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def add_options(parser: argparse.ArgumentParser, name: str) -> None:
-    """Adds a command's options, those of plugins too, and what runs it."""
+    """Adds a command's options, those of features and extensions too, and what runs it."""
     command = plugin.resolve(all_commands()[name])
     command.add_arguments(parser)
     if examples := getattr(command, "EXAMPLES", ()):
@@ -206,8 +208,16 @@ def listed(names: Iterable[str]) -> str:
 
 
 def all_commands() -> dict[str, str]:
-    """Command → module: core commands, then plugins'."""
-    return {name: f"flashcore.cli.{name}" for name in COMMANDS} | dict(plugins.entries("commands"))
+    """Command → module: core commands, then those of features and extensions.
+
+    Raises:
+        CapabilityError: an extension has a command of the core's name.
+    """
+    added = dict(plugins.entries("commands"))
+    if taken := sorted(COMMANDS.keys() & added):
+        hint = f"uninstall the extension, or install another version of it; {plugins.VARIABLE}= loads none"
+        raise CapabilityError(f"{added[taken[0]]}: expected a command of its own, found {taken[0]}, which exists", hint)
+    return {name: f"flashcore.cli.{name}" for name in COMMANDS} | added
 
 
 def _extended(

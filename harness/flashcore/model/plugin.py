@@ -1,8 +1,8 @@
-"""The declaration of a plugin's entries, and the registry of loaded plugins.
+"""The declaration of what a feature or an extension adds, and the registry of those that are loaded.
 
-A plugin is a package whose ``__init__`` exposes a :class:`Plugin` as ``PLUGIN``. Its entries are references,
-``"module"`` or ``"module:attribute"``, which are imported on first use. :mod:`flashcore.pipeline.plugins` loads
-plugins; this module imports none.
+A plugin is a package, a feature or an installed extension, whose ``__init__`` exposes a :class:`Plugin` as ``PLUGIN``.
+Its entries are references, ``"module"`` or ``"module:attribute"``, which are imported on first use.
+:mod:`flashcore.pipeline.plugins` loads plugins; this module imports none.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ Kind = Literal[
     "api",
     "languages",
     "plans",
-    "readers",
     "executors",
     "formats",
     "measurements",
 ]
 Entries = Mapping[str, str]
 _NONE: Entries = {}
+#: What to do about a command, an option or a table that is unknown here.
+WHERE = "extensions add more: docs/reference/extensions.md"
 
 
 class Plugin(NamedTuple):
     """A plugin's entries: a name and a reference for each.
 
     Args:
-        name: the plugin's folder below ``plugins/``, or its entry point's name.
+        name: the feature's folder below ``features/``, or the extension's entry point's name.
         commands: ``flashcore NAME`` → a module with ``add_arguments(parser)``, ``run(arguments) -> int``
             and optionally ``EXAMPLES``, pairs of a command line and its description, for its help.
         help: a command, or an executor's option ``--NAME`` → its help line, so that help imports neither.
@@ -56,7 +57,6 @@ class Plugin(NamedTuple):
         api: an attribute of ``flashcore`` → the function or class.
         languages: a value of ``cubins`` in manifests → a :class:`flashcore.model.languages.Language`.
         plans: a value of ``plan`` in manifests → a module, a :class:`flashcore.measure.build.launch_plan.Recorder`.
-        readers: a file's suffix → ``read(path) -> Report``, for ``flashcore import``.
         executors: ``--NAME ADDRESS`` → ``executor(address)``, a :class:`flashcore.measure.context.Executor`, which may
             also be a :class:`flashcore.pipeline.run.Elsewhere`.
         formats: ``flashcore gate --format NAME`` → ``render(judgement, record, places) -> str``.
@@ -77,7 +77,6 @@ class Plugin(NamedTuple):
     api: Entries = _NONE
     languages: Entries = _NONE
     plans: Entries = _NONE
-    readers: Entries = _NONE
     executors: Entries = _NONE
     formats: Entries = _NONE
     measurements: Entries = _NONE
@@ -113,7 +112,7 @@ def find(kind: Kind, name: str) -> Any:
     """
     reference = entry(kind, name)
     if reference is None:
-        raise UsageError(f"{name}: expected a loaded plugin that provides it, found none")
+        raise UsageError(f"{name}: expected a feature or an extension that provides it, found none")
     return resolve(reference)
 
 

@@ -453,7 +453,7 @@ def _expectation(error: Any, form: type[Form]) -> str:
     if kind == "extra_forbidden" and (keys := _keys(error["loc"][:-1], form)):
         name = str(error["loc"][-1])
         near = did_you_mean(name, keys) or f" (is it misspelled? valid keys: {', '.join(keys)})"
-        return _EXPECTED[kind] + near
+        return _EXPECTED[kind] + near + (f"; {plugin.WHERE}" if len(error["loc"]) == 1 else "")
     if kind in _EXPECTED:
         return _EXPECTED[kind]
     if kind == "string_pattern_mismatch":

@@ -11,6 +11,7 @@ import pytest
 
 from flashcore.cli import check
 from flashcore.errors import CapabilityError, Exit
+from flashcore.features.recorded import launchers
 from flashcore.gate import judge
 from flashcore.measure.build import build, launch_plan, libraries
 from flashcore.measure.machine import toolchain
@@ -18,7 +19,6 @@ from flashcore.measure.static import facts
 from flashcore.model.causes import CompileFailed, LibraryLaunches, LibraryMissing
 from flashcore.model.record import Artifact, Environment, Facts, Plan, Record
 from flashcore.model.suite import Suite
-from flashcore.plugins.recorded import launchers
 from flashcore.suites import load
 from tests import factory
 from tests.conftest import compile_one

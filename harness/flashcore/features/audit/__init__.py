@@ -1,0 +1,34 @@
+"""Audits compiled CUDA code in wheels, libraries, objects, fatbins and cubins, without building or running it."""
+
+from flashcore.model.plugin import Plugin
+
+PLUGIN = Plugin(
+    name="audit",
+    commands={"audit": "flashcore.features.audit.command"},
+    help={"audit": "check the kernels in wheels, libraries, fatbins and cubins"},
+    pages={"index": "flashcore.features.audit.page:page"},
+    facts={
+        name: f"flashcore.features.audit.causes:{name.upper()}"
+        for name in (
+            "code_bytes",
+            "constant_bytes",
+            "occupancy_low",
+            "occupancy_high",
+            "native_kernels",
+            "sass_tensor",
+            "sass_tma",
+            "sass_128",
+        )
+    },
+    causes={
+        code: f"flashcore.features.audit.causes:{kind}"
+        for code, kind in {
+            "damaged_code": "Damaged",
+            "needs_package": "NeedsPackage",
+            "code_too_large": "TooLarge",
+            "format_not_read": "NotRead",
+            "no_device_code": "NoDeviceCode",
+            "spills_unlisted": "SpillsUnlisted",
+        }.items()
+    },
+)

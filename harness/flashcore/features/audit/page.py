@@ -1,0 +1,59 @@
+"""The overview page of binaries: spills, the largest kernels, and code size by kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from flashcore.features.audit.kernels import Group, groups
+from flashcore.model.groups import grouped
+from flashcore.model.suite import Binary
+from flashcore.report.view import INDEX, Book, Page
+
+TEMPLATE = Path(__file__).with_name("overview.html.j2")
+COLUMNS = {
+    "registers": "registers",
+    "spill_store_bytes": "spill stores",
+    "spill_load_bytes": "spill loads",
+    "stack_bytes": "stack",
+    "static_smem": "shared memory",
+    "code_bytes": "code",
+}
+_ROWS = 20
+_TILES = 24  # per file and arch; the rest is one tile
+
+
+def page(book: Book) -> Page[dict[str, Any]] | None:
+    """The page ``index`` of a record whose variants are all compiled files; else ``None``."""
+    paths = {name: v.kind.name for name, v in book.record.suite.variants.items() if isinstance(v.kind, Binary)}
+    if len(paths) < len(book.record.suite.variants):
+        return None
+    failed = [v for v in book.judgement.limits if v.status == "fail"]
+    every = groups(book.record)
+    spills = [spilled for group in every for spilled in group.spills]
+    largest = sorted(every, key=lambda group: -group.code_bytes)
+    places = grouped(((group.worst.variant, group.worst.arch or ""), group) for group in largest)
+    tree = [(*place, _tiles(of)) for place, of in places.items()]
+    view = {
+        "kernels": len(spills),
+        "spilling": sum(bool(spilled) for spilled in spills),
+        "unmeasured": spills.count(None),
+        "worst": [group for group in every if any(spilled != 0 for spilled in group.spills)][:_ROWS],
+        "largest": largest[:_ROWS],
+        "tree": tree,
+        "most_code": max((sum(size for *_, size in tiles) for *_, tiles in tree), default=0.0) or 1.0,
+        "paths": paths,
+        "failures": len(failed),
+        "failed": failed[:3],
+        "columns": COLUMNS,
+    }
+    return Page(INDEX, "Overview", str(TEMPLATE), view)
+
+
+def _tiles(of: Sequence[Group]) -> list[tuple[str, int, float]]:
+    """Name, number of kernels and bytes of the largest templates, and of the others together."""
+    tiles = [(group.name, len(group.spills), group.code_bytes) for group in of[:_TILES]]
+    rest = of[_TILES:]
+    others = (f"{len(rest)} others", sum(len(g.spills) for g in rest), sum(g.code_bytes for g in rest))
+    return [*tiles, others] if rest else tiles

@@ -1,0 +1,40 @@
+"""Measures the energy of the cases that bench timed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flashcore.errors import CapabilityError
+from flashcore.features.energy.child import TARGET
+from flashcore.features.energy.facts import facts
+from flashcore.measure.context import Context
+from flashcore.measure.workers.journal import Result, Task
+from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.program import Program
+from flashcore.model.causes import Cause, Incapable, Unanswered
+from flashcore.model.record import Fact
+
+
+def measure(context: Context, cases: Sequence[Case]) -> list[Fact]:
+    """The facts of each case; can be resumed."""
+    progress = context.progress("energy", len(cases))
+    tasks = [Task(c.name, {"case": c.to_json(), "device": context.device}) for c in cases]
+    of_case = {case.name: case for case in cases}
+
+    def measured(result: Result) -> list[Fact]:
+        case = of_case[result.name]
+        return list(facts(case.subject, case.flop, result.data or result.cause or Unanswered()))
+
+    def tell(result: Result) -> None:
+        shown = {f.name: f for f in measured(result)}
+        energy, power = shown["energy"], shown["power"]
+        values = f"{energy.value:.4g} mJ, {power.value:.0f} W" if energy.value and power.value else energy.note
+        progress(f"{result.name}: {values}")
+
+    program = Program(command=TARGET, limits=context.settings.bench.limits, refill=True)
+    try:
+        results = context.workers.run(tasks, program, context.folder / "energy", tell)
+    except CapabilityError as error:
+        cause: Cause = Incapable(error.what, error.hint)
+        return [fact for case in cases for fact in facts(case.subject, case.flop, cause)]
+    return [fact for result in results for fact in measured(result)]

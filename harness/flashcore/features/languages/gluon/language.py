@@ -1,0 +1,6 @@
+"""Gluon's kernels are launched, compiled and recorded as Triton's."""
+
+from flashcore.features.languages.traced import Traced
+
+_TRITON = "flashcore.features.languages.triton.language"  # a plugin of its own, which may be absent
+LANGUAGE = Traced("gluon", "triton", _TRITON, variables="TRITON_", recorder=f"{_TRITON}:recorded")

@@ -1,0 +1,58 @@
+"""``flashcore bench --against REV``: times the cases that differ from a git revision against it."""
+
+from __future__ import annotations
+
+import argparse
+
+from flashcore.cli import options, output, progress
+from flashcore.errors import UsageError
+from flashcore.features.regress import against, comparison
+from flashcore.model import decide
+
+_DECISION = ("processes", "alpha", "effect")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    text = "build a git revision too; time and judge the cases that differ"
+    parser.add_argument("--against", metavar="REV", help=text)
+    add_decision(parser, "over all cases, with --against")
+
+
+def add_decision(parser: argparse.ArgumentParser, scope: str) -> None:
+    """Adds the options of a decision; ``scope`` tells what they are about."""
+    add = parser.add_argument
+    add("--processes", type=int, metavar="N", help=f"processes that time each case (default: {decide.PROCESSES})")
+    add("--alpha", type=float, metavar="P", help=f"rate of false alarms {scope} (default: {decide.ALPHA:g})")
+    text = f"percent by which a case may get slower (default: {100 * decide.EFFECT:g})"
+    add("--effect", type=float, metavar="PCT", help=text)
+
+
+def chosen(arguments: argparse.Namespace, revision: str) -> against.Options:
+    """The options of a comparison with a revision."""
+    given = {name: value for name in _DECISION if (value := getattr(arguments, name)) is not None}
+    if "effect" in given:
+        given["effect"] /= 100
+    return against.Options(revision, resume=getattr(arguments, "resume", False), **given)
+
+
+def run(arguments: argparse.Namespace) -> int | None:
+    if arguments.against is None:
+        for name in _DECISION:
+            if getattr(arguments, name) is not None:
+                raise UsageError(f"--{name}: expected together with --against REV, found it alone")
+        return None
+    executor = getattr(arguments, "executor", "")
+    if executor or arguments.gpus != options.default("gpus"):
+        name = executor.partition("=")[0] or "gpus"
+        raise UsageError(f"--{name}: expected without --against, which times on one GPU of this host; found both")
+    if getattr(arguments, "measurements", None):
+        raise UsageError(
+            "--energy: expected without --against, which compares times; found both\n"
+            "  hint: record both revisions with `flashcore bench --energy`, then `flashcore compare`"
+        )
+    formats = output.parse(arguments.format, ("table", "json"))
+    with progress.shown(arguments.quiet) as say:
+        result = against.run(options.settings(arguments, upto=None), chosen(arguments, arguments.against), say)
+    for form, file in formats:
+        output.write(f"{comparison.as_json(result) if form == 'json' else comparison.as_text(result)}\n", file)
+    return result.exit_code

@@ -1,0 +1,39 @@
+"""The overview of imported kernels, which replaces a suite's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from flashcore.explain.advice import advice
+from flashcore.explain.time_shares import whole
+from flashcore.features.reports import kernels, traces
+from flashcore.model.suite import ImportedKernel
+from flashcore.report.overview_page import MOST_STEPS
+from flashcore.report.view import INDEX, Book, Page
+
+TEMPLATE = Path(__file__).with_name("overview.html.j2")
+
+
+def page(book: Book) -> Page[dict[str, Any]] | None:
+    """The page ``index``; ``None`` unless all kernels were imported. Also ``None`` for a capture without a recorded
+    survey: the few measured launches of each kernel do not add up to the command's."""
+    suite, surveyed = book.record.suite, bool(book.record.facts.named(traces.COUNT))
+    imported = all(isinstance(variant.kind, ImportedKernel) for variant in suite.variants.values())
+    if not imported or (suite.notes and not surveyed):
+        return None
+    rows = kernels.rows(book.readings)
+    case = (book.readings, rows[0].variant, rows[0].shape)
+    steps, time = (advice(*case), whole(*case)) if rows[0].variant else ((), None)
+    kernel = suite.variants.get(rows[0].variant)
+    alone = kernel and sum(map(kernel.runs_on, suite.shapes.values())) == 1  # its gain is that of all its launches
+    view = {
+        "rows": rows,
+        "ranges": kernels.ranges(book.record),
+        "steps": steps[:MOST_STEPS],
+        "share": rows[0].percent if alone else None,
+        "whole_time": time if time and time.timed else None,
+        "surveyed": surveyed,
+        "limits": len(book.judgement.limits),
+    }
+    return Page(INDEX, "Overview", str(TEMPLATE), view, tables=kernels.tables(book.readings))

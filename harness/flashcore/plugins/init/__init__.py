@@ -1,9 +1,0 @@
-"""Writes a new suite to fill in."""
-
-from flashcore.model.plugin import Plugin
-
-PLUGIN = Plugin(
-    name="init",
-    commands={"init": "flashcore.plugins.init.command"},
-    help={"init": "write a new suite to fill in"},
-)

@@ -1,5 +1,0 @@
-"""Gluon: Triton's language of layouts, compiled ahead of time."""
-
-from flashcore.model.plugin import Plugin
-
-PLUGIN = Plugin(name="gluon", languages={"gluon": "flashcore.plugins.languages.gluon.language:LANGUAGE"})

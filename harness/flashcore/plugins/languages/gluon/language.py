@@ -1,6 +1,0 @@
-"""Gluon's kernels are launched, compiled and recorded as Triton's."""
-
-from flashcore.plugins.languages.traced import Traced
-
-_TRITON = "flashcore.plugins.languages.triton.language"  # a plugin of its own, which may be absent
-LANGUAGE = Traced("gluon", "triton", _TRITON, variables="TRITON_", recorder=f"{_TRITON}:recorded")

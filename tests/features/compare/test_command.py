@@ -1,0 +1,127 @@
+"""``flashcore compare``: the two sides that it compares."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flashcore.cli import main
+from flashcore.errors import Exit, UsageError
+from flashcore.explain import diff
+from flashcore.features.compare import command, differences, sides
+from flashcore.measure.settings import Settings
+from flashcore.model.record import Facts, Record
+from flashcore.records import store
+from flashcore.suites.load import NothingMatches, select
+from tests import factory
+from tests.pipeline.test_revision import git
+
+BEFORE = factory.record(factory.suite([factory.variant("slow")]))
+AFTER = factory.record(factory.suite([factory.variant("slow"), factory.variant("fast")]))
+
+
+def arguments(*words: str) -> argparse.Namespace:
+    return main.parser(["compare"]).parse_args(["compare", *words])
+
+
+@pytest.fixture
+def requested(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[str, ...]]]:
+    """The sides that were made, and their variants: ``before`` and ``after`` are runs."""
+    made: list[tuple[str, tuple[str, ...]]] = []
+
+    def record(name: str, kind: sides.Kind, settings: Settings, say: object) -> Record:
+        made.append((name, settings.variants))
+        result = {"before": BEFORE, "after": AFTER}[name]
+        select(result.suite, settings.variants)
+        return result
+
+    monkeypatch.setattr(sides, "record", record)
+    monkeypatch.setattr(sides, "kind", lambda *_: "run")
+    return made
+
+
+def test_of_a_variant_that_one_side_lacks_the_other_is_made_as_a_whole(
+    requested: list[tuple[str, tuple[str, ...]]],
+) -> None:
+    a, b = sides.records(arguments("before", "after", "--variant", "fast"), print)
+    assert requested == [("before", ("fast",)), ("after", ("fast",)), ("before", ())]
+    assert not a.facts.of("fast") and b.facts.of("fast") and not b.facts.of("slow")
+
+
+def test_a_variant_that_both_lack_is_wrong_usage(requested: list[tuple[str, tuple[str, ...]]]) -> None:
+    with pytest.raises(NothingMatches, match=r"\(did you mean fast\?\)"):
+        sides.records(arguments("before", "after", "--variant", "fats"), print)
+
+
+def test_a_name_means_a_run_then_a_file_then_a_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "profiles" / AFTER.id
+    folder.mkdir(parents=True)
+    store.write(AFTER, folder)
+    git(tmp_path, "init", "-q", "-b", "main")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "first")
+    for name in ("branch", "lib.so", "a.run.zip", "step.ncu-rep", "raw.csv.gz", "a.tar.gz", "kernels/one.cubin"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    git(tmp_path, "branch", "branch")
+    means = {
+        ".": "working tree",
+        AFTER.id[:12]: "run",
+        f"profiles/{AFTER.id}": "run",
+        "branch": "compiled files",
+        "heads/branch": "revision",
+        "HEAD": "revision",
+        "lib.so": "compiled files",
+        "*/*.cubin": "compiled files",
+        "kernels": "compiled files",
+        "step.ncu-rep": "report",
+        "raw.csv.gz": "report",
+        "a.tar.gz": "compiled files",
+    }
+    assert {name: sides.kind(name, arguments(name)) for name in means} == means
+    assert sides.kind("a.run.zip", arguments("a.run.zip")) == "run"
+    for name in ("nothing", "--help", "HEAD~9", ""):
+        expected = f"^{name}: expected a run's id or folder, .* none of them \\(newest runs: {AFTER.id}\\)"
+        with pytest.raises(UsageError, match=expected):
+            sides.kind(name, argparse.Namespace(**vars(arguments("x")) | {"a": name}))
+
+
+def test_two_reports_are_compared_without_importing_them(
+    sample_reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    report = str(sample_reports / "app_basic.ncu-rep")
+    assert main.main(["compare", report, report]) == Exit.OK
+    assert "no difference in" in capsys.readouterr().out and not Path("profiles").exists()
+
+
+def test_the_json_has_the_values_of_the_table() -> None:
+    def record(run: str, registers: int, gpu: str) -> Record:
+        one = factory.record(environment=factory.environment(gpu=gpu))
+        facts = [*one.facts, factory.fact("registers", registers, "fast", arch="sm_90a", kernel="k")]
+        samples = {"fast/mission/isolated": (2.0, 2.1, 2.2)}
+        return replace(one, id=run, facts=Facts(facts), samples=samples)
+
+    a, b = record("one", 90, "NVIDIA H200"), record("two", 80, "NVIDIA H200")
+    parsed = json.loads(command.as_json(a, b))
+    assert (parsed["before"]["id"], parsed["after"]["gpu"]) == ("one", "NVIDIA H200")
+    assert parsed["notes"] == differences.remarks(a, b)
+    (change,) = diff.changes(a, b)
+    (static,) = parsed["static"]
+    assert (static["variant"], static["kernel"], static["fact"]) == ("fast", "k", "registers")
+    assert (static["before"], static["after"], static["direction"]) == (90, 80, change.direction)
+    (time,) = differences.timing(a, b)
+    assert parsed["times"][0]["mode"] == "isolated" and parsed["times"][0]["low"] == time.low
+    assert parsed["times_reason"] == ""
+    other = json.loads(command.as_json(a, record("two", 80, "NVIDIA L4")))
+    assert other["times"] is None and other["times_reason"] == "measured on NVIDIA H200, not NVIDIA L4"
+
+
+def test_runs_of_different_suites_are_called_so() -> None:
+    other = replace(AFTER, suite=replace(AFTER.suite, name="roofs"))
+    assert command.as_text(BEFORE, other).splitlines()[0].endswith(": of different suites, attention and roofs")
+    assert "different suites" not in command.as_text(BEFORE, AFTER)

@@ -1,0 +1,212 @@
+"""`flashcore init`: the suite that it writes builds and gates as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flashcore.errors import FlashcoreError, UsageError
+from flashcore.features.init import command, source
+from flashcore.measure.machine import toolchain
+from flashcore.measure.workers.problem_file import load_problem
+from flashcore.suites import load, schema
+from tests.conftest import NO_TORCH, flashcore
+
+
+def test_the_new_suite_loads(tmp_path: Path) -> None:
+    written = command.write(tmp_path / "mine")
+    assert sorted(p.name for p in written) == ["problem.py", "scale.cu", "suite.schema.json", "suite.toml"]
+    committed = Path(schema.__file__).with_name("suite.schema.json").read_text(encoding="utf-8")
+    assert (tmp_path / "mine" / "suite.schema.json").read_text(encoding="utf-8") == committed
+    loaded = load.load(tmp_path / "mine")
+    assert list(loaded.variants) == ["one_element", "four_elements"]
+    problem = load_problem(tmp_path / "mine", loaded.problems["scale"].file)
+    assert problem.work({"R": 2, "C": 3}) == {"flop": 6, "bytes": 48}
+    assert {v.tolerance for v in loaded.variants.values()} <= set(problem.TOLERANCES)
+
+
+def test_the_new_suite_builds_and_gates(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+    made = flashcore("init", "mine", cwd=tmp_path)
+    assert (made.returncode, made.stderr) == (0, "")
+    assert made.stdout.endswith("next: flashcore build --suite mine\n")
+    gated = flashcore("gate", "--suite", "mine", cwd=tmp_path, env={"CUDA_ARCH": "9.0"}, start=NO_TORCH)
+    # Without a disassembler one budget of the new suite cannot be judged, and the gate says so.
+    assert gated.returncode == (0 if toolchain.optional_tool("nvdisasm") else 3), gated.stdout + gated.stderr
+    if gated.returncode == 3:
+        assert "wide_loads" in gated.stdout
+
+
+def test_an_empty_folder_will_do(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    command.write(tmp_path / "empty")
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes").write_text("dear", encoding="utf-8")
+    with pytest.raises(UsageError, match="expected a new or empty folder, found something in it"):
+        command.write(tmp_path / "mine")
+    with pytest.raises(UsageError, match="expected a new or empty folder"):
+        command.write(tmp_path / "mine" / "notes")
+    assert [p.name for p in (tmp_path / "mine").iterdir()] == ["notes"]
+    with pytest.raises(FlashcoreError, match="cannot write"):
+        command.write(tmp_path / "mine" / "notes" / "deeper")
+
+
+# --- around an existing file --------------------------------------------------------------------
+
+THEIRS = """
+// a comment with kernel<<<1, 1>>> in it
+#include <cuda_runtime.h>
+#include "theirs.h"
+#define MACRO(name)                 \\
+  __global__ void name##_kernel() { \\
+  }
+
+template <typename T, int N>
+__global__ void tiled(const T* x, T* y) { y[0] = x[0] * N; }
+
+__global__ void __launch_bounds__(16 * (2 + 6)) add_kernel(const float* __restrict__ a, const float *b, float* C,
+                                                          int block_size, unsigned int n = 4) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) { C[i] = a[i] + b[i]; }
+}
+
+static float helper(float x) { if (x > 0) { return x; } return -x; }
+
+void add(float* out, const float* a, const float* b, float scale, int n, cudaStream_t stream) {
+  add_kernel<<<(n + 127) / 128, 128, 0, stream>>>(a, b, out, 128, n);
+}
+
+int main() { add_kernel<<<1, 1>>>(0, 0, 0, 0); }
+"""
+
+
+#: As in CUTLASS's examples.
+CLUSTERED = """
+__global__ static __launch_bounds__(decltype(size(Tiled<(2 + 6)>{}))::value) void gemm(const float* a, float* c) {}
+void clustered(const float* a, float* c) { lib::launch_on_cluster(config, (void*)gemm, a, c); }
+"""
+
+
+def theirs(folder: Path, text: str = THEIRS) -> Path:
+    (folder / "theirs.h").write_text("#include <lib/deep.h>\n#include <cublas_v2.h>\n")
+    (folder / "include" / "lib").mkdir(parents=True, exist_ok=True)
+    (folder / "include" / "lib" / "deep.h").touch()
+    (folder / "theirs.cu").write_text(text)
+    return folder / "theirs.cu"
+
+
+def test_kernels_and_launchers_are_found() -> None:
+    found = {
+        f.name: (f.is_kernel, f.template, [p.kind for p in f.parameters]) for f in source.functions(THEIRS + CLUSTERED)
+    }
+    assert found == {
+        "tiled": (True, ("T", "N"), ["Tensor", "Tensor"]),
+        "add_kernel": (True, (), ["Tensor", "Tensor", "Tensor", "int", "int"]),
+        "add": (False, (), ["Tensor", "Tensor", "Tensor", "float", "int", "stream"]),
+        "gemm": (True, (), ["Tensor", "Tensor"]),
+        "clustered": (False, (), ["Tensor", "Tensor"]),
+    }
+
+
+@pytest.mark.parametrize(
+    ("launcher", "call", "schema"),
+    [
+        ("", "add((float*)a.out, (const float*)a.a,", "Tensor a, Tensor b, Tensor(a!) out, float scale, int n"),
+        ("add_kernel", "add_kernel<<<", "Tensor a, Tensor b, Tensor(a!) c, int block_size, int n"),
+        ("tiled<float, 2>", "(float*)a.y);", "Tensor x, Tensor(a!) y"),
+    ],
+)
+def test_the_suite_calls_the_launcher(tmp_path: Path, launcher: str, call: str, schema: str) -> None:
+    command.write(tmp_path / "suite", theirs(tmp_path), launcher)
+    text = (tmp_path / "suite" / "launch.cu").read_text()
+    assert call in text and '#include "../theirs.cu"' in text
+    loaded = load.load(tmp_path / "suite")
+    (variant,) = loaded.variants.values()
+    assert loaded.problems[variant.problem].schema == f"({schema}) -> ()"
+    assert (loaded.include, variant.libraries, variant.flags) == (("../include",), ("cublas",), ("-O3", "-std=c++17"))
+    problem = load_problem(tmp_path / "suite", "problem.py")
+    assert problem.work({"SIZE": 2, "n": 2}) == {"flop": 2, "bytes": 16}
+
+
+#: What a build without flags of its own compiles is chosen by macros.
+CHOSEN = """
+#include "theirs.h"
+//#define WITH_NCCL
+#define WIDE
+#ifdef WITH_NCCL
+#include <nccl.h>
+#if WIDE
+__global__ void shared_out(const float* x, float* out) {}
+#endif
+#else
+#ifdef WIDE
+__global__ void wide(const float* x, float* out) {}
+#else
+#include <curand_kernel.h>
+__global__ void narrow(const float* x, float* out) {}
+#endif
+#endif
+#ifdef OF_HEADER
+__global__ void of_header(const float* x, float* out) {}
+#endif
+#if 0
+__global__ void never(const float* x, float* out) {}
+#elif defined(__CUDACC__)
+__global__ void maybe(const float* x, float* out) {}
+#endif
+"""
+
+
+def test_headers_of_a_neighboring_folder_are_searched_if_they_are_included_in_quotes(tmp_path: Path) -> None:
+    for folder in ("kernels/gemm/basic", "kernels/gemm/tools/deep", "kernels/gemm/other"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "kernels" / "gemm" / "tools" / "deep" / "tiles.h").write_text("#include <cublas_v2.h>\n")
+    (tmp_path / "kernels" / "gemm" / "other" / "string.h").touch()
+    file = theirs(tmp_path / "kernels" / "gemm" / "basic", '#include "deep/tiles.h"\n#include <string.h>\n')
+    command.write(tmp_path / "suite", file)
+    loaded = load.load(tmp_path / "suite")
+    assert loaded.include == ("../kernels/gemm/tools",)
+    assert [v.libraries for v in loaded.variants.values()] == [("cublas",)]
+
+
+def test_what_no_macro_compiles_is_not_called_or_linked(tmp_path: Path) -> None:
+    file = theirs(tmp_path, CHOSEN)
+    (tmp_path / "theirs.h").write_text("#define OF_HEADER\n#include <cublas_v2.h>\n")
+    command.write(tmp_path / "suite", file)
+    assert "found there: wide, of_header, maybe." in (tmp_path / "suite" / "launch.cu").read_text()
+    (variant,) = load.load(tmp_path / "suite").variants.values()
+    assert variant.libraries == ("cublas",)
+
+
+def test_a_file_without_what_can_be_called_gets_a_stub(tmp_path: Path) -> None:
+    command.write(tmp_path / "suite", theirs(tmp_path, "__global__ void none(Params p) {}\n"))
+    text = (tmp_path / "suite" / "launch.cu").read_text()
+    assert "init --launcher NAME" in text and text.index("#include <stdexcept>") < text.index('theirs.cu"')
+    assert load.load(tmp_path / "suite").shapes
+
+
+def test_a_long_name_is_cut(tmp_path: Path) -> None:
+    (tmp_path / f"{'tiled_' * 30}.cu").write_text(THEIRS.replace('#include "theirs.h"', ""))
+    command.write(tmp_path / "suite", tmp_path / f"{'tiled_' * 30}.cu")
+    assert load.load(tmp_path / "suite").name == "tiled_" * 9 + "tiled"
+
+
+def test_what_there_is_not_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"found only tiled, add_kernel, add"):
+        command.write(tmp_path / "suite", theirs(tmp_path), "subtract")
+    with pytest.raises(UsageError, match="expected a CUDA file"):
+        command.write(tmp_path / "suite", tmp_path / "no.cu")
+    with pytest.raises(UsageError, match="found Python\n  hint: a Triton kernel"):
+        command.write(tmp_path / "suite", tmp_path / "kernel.py")
+    assert not list((tmp_path / "suite").iterdir())
+
+
+def test_a_suite_of_their_file_builds_as_it_is(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+    text = THEIRS.replace('#include "theirs.h"', "")
+    assert flashcore("init", "--from", str(theirs(tmp_path, text)), cwd=tmp_path).returncode == 0
+    built = flashcore("build", "--suite", "theirs", cwd=tmp_path, start=NO_TORCH)
+    assert built.returncode == 0, built.stderr
+    assert "add_kernel" in built.stdout and "nvcc -O3 -std=c++17" in built.stdout

@@ -1,0 +1,268 @@
+"""Looks drop the cases that are far from the fastest; the others get few samples each, in a real process on the CPU."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from flashcore.features.map import looks
+from flashcore.measure.bench import case_times, interleave
+from flashcore.measure.bench.child import Choose
+from flashcore.measure.bench.proof import Sets
+from flashcore.measure.machine import python_process
+from flashcore.measure.settings import Bench
+from flashcore.measure.workers import journal
+from flashcore.measure.workers.journal import Journal, Task
+from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.pool import Pool
+from flashcore.measure.workers.process import LocalGpu
+from flashcore.measure.workers.program import Limits
+from flashcore.model.causes import FirstRound, WrongTimedAnswer
+from flashcore.model.record import Facts, StageResult, Subject
+from tests import stages
+from tests.softmax_cases import case
+
+pytestmark = pytest.mark.usefixtures("forked")
+CHILD = python_process.child("flashcore.features.map.looks")
+VARIANTS = ("right", "slower", "raises", "exits", "wrong_scale")
+
+
+def timed(folder: Path, first: int) -> StageResult:
+    cases = [case(v) for v in VARIANTS] + [case("library", peer=True)]
+    chosen = Bench(samples=12, first=first, max_samples=12, modes=("isolated",), limits=Limits(time_limit=6.0))
+    context = stages.context(folder, "slower", bench=chosen, resident=CHILD)
+    return case_times.run(context, cases, folder)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_variant_falls_by_itself_and_the_others_are_timed(tmp_path: Path, first: int) -> None:
+    result = timed(tmp_path, first)
+    outcomes = {o.variant: o for o in result.outcomes}
+    dropped = {f.subject.variant for f in result.facts if isinstance(f.detail, FirstRound)}
+    timed_further = {name for name, o in outcomes.items() if o.status == "ok"} - dropped
+    assert timed_further <= {"right", "slower", "library"} <= timed_further | dropped and (first or not dropped)
+    assert "invalid configuration argument" in outcomes["raises"].reason
+    assert "exit code 9" in outcomes["exits"].reason
+    assert isinstance(outcomes["wrong_scale"].cause, WrongTimedAnswer) or "wrong_scale" in dropped
+    assert Facts(result.facts).number("isolated_p50", Subject("right", shape="small"))
+    processes = len(list(tmp_path.glob("child-*.log")))
+    assert timed(tmp_path, first) == result and len(list(tmp_path.glob("child-*.log"))) == processes
+
+
+def test_gpus_share_the_points_and_an_interrupted_race_times_only_what_is_left(tmp_path: Path) -> None:
+    two = (LocalGpu("GPU-a"), LocalGpu("GPU-b"))
+    points = {s: [case(v, s, columns=37 + i) for v in ("right", "slower")] for i, s in enumerate(("p", "q", "r", "s"))}
+    bench = Bench(samples=12, first=1, max_samples=12, modes=("isolated",))
+
+    def race(count: int, *places: LocalGpu) -> list[str]:
+        context = stages.context(tmp_path, "slower", bench=bench, resident=CHILD, workers=Pool(places))
+        with context.workers:
+            cases = [one for name in list(points)[:count] for one in points[name]]
+            assert {o.status for o in case_times.run(context, cases, tmp_path).outcomes} == {"ok"}
+        lines = (line for path in tmp_path.glob("journal-*.jsonl") for line in journal.parse(path.read_bytes()))
+        return sorted(line["name"] for line in lines if line["event"] == "begin")
+
+    assert race(2, *two) == ["p", "q"]
+    assert race(4, *two) == race(4, two[0]) == ["p", "q", "r", "s"]
+
+
+def test_without_racing_each_case_has_all_samples(tmp_path: Path) -> None:
+    result = timed(tmp_path, 0)
+    assert all(len(v) == 12 for v in result.samples.values()) and len(result.samples) == 3
+    details = {f.subject.variant: f.detail for f in result.facts if f.name == "isolated_samples"}
+    assert not any(isinstance(d, FirstRound) for d in details.values())
+
+
+class Stub:
+    """An entrant with these us of its looks, in order; the first one's are of the first round."""
+
+    is_right = True
+
+    def __init__(self, variant: str, *us: float, kind: str = "choice", late: float = math.inf) -> None:
+        self._late = late
+        self.case, self.name = replace(case("right"), variant=variant), variant
+        self.is_choice, self.is_dispatcher = kind == "choice", kind == "dispatcher"
+        self._next, self.us = iter(us), list[float]()
+        self.look()
+
+    warm = property(lambda self: self.us[1:] or self.us)
+    is_late = property(lambda self: self.us[-1] >= self._late)
+
+    def look(self) -> None:
+        self.us.append(next(self._next))
+
+
+def lost(entrants: Sequence[Stub], share: float = 0.3) -> list[str]:
+    return [one.name for one in looks.dropped(cast("Any", entrants), share)]
+
+
+def after(variant: str, *us: float) -> Stub:
+    """An entrant that has been looked at in this many rounds; the last look again gives the same."""
+    stub = Stub(variant, *us, us[-1])
+    for _ in us[1:]:
+        stub.look()
+    return stub
+
+
+@pytest.mark.parametrize(
+    ("fastest", "share", "most"), [(100.0, 0.3, 130.0), (100.0, 0.01, 101.0), (10.0, 0.1, 13.0), (10.0, 0.005, 10.3)]
+)
+def test_the_limit_is_a_share_but_never_less_than_looks_at_short_calls_tell(
+    fastest: float, share: float, most: float
+) -> None:
+    entrants = [after("a", fastest), after("b", most - 0.01), after("c", most + 0.01)]
+    assert lost(entrants, share=share) == ["c"]
+
+
+def test_one_disturbed_look_drops_no_case() -> None:
+    entrants = [Stub("a", 10.0), Stub("b", 90.0, 10.0), Stub("c", 90.0, 80.0)]
+    assert lost(entrants) == ["c"]
+    assert [one.us for one in entrants] == [[10.0], [10.0], [80.0]], "only those that are far are looked at again"
+    rounds = [after("a", 10.0, 10.0, 10.0, 10.0), after("b", 10.0, 10.1, 90.0, 10.1)]
+    assert lost(rounds, share=0.01) == []
+    assert lost([after("a", 10.0, 10.0, 10.0), after("b", 10.0, 90.0, 10.1)], share=0.01) == []
+
+
+def test_looks_of_the_same_round_are_compared_and_the_first_only_alone() -> None:
+    a = after("a", 50.0, 100.0, 110.0, 130.0)
+    assert lost([a, after("b", 100.0, 101.0, 111.0, 131.0)], share=0.02) == []
+    assert lost([a, after("b", 50.0, 104.0, 114.0, 134.0)], share=0.02) == ["b"], "the clock fell for both"
+
+
+def test_far_is_from_the_fastest_right_choice() -> None:
+    wrong, dispatcher = Stub("a", 1.0), Stub("d", 2.0, kind="dispatcher")
+    wrong.is_right = False
+    entrants = [wrong, dispatcher, Stub("b", 300.0), Stub("c", 380.0), Stub("e", 400.0, 400.0)]
+    assert lost(entrants) == ["e"]
+    assert lost([Stub("d", 2.0, kind="dispatcher"), Stub("r", 90.0, 90.0, kind="reference")]) == ["r"], (
+        "without a choice, from the fastest"
+    )
+    assert lost([wrong]) == [], "without a right one nothing is far"
+
+
+def test_a_dispatcher_stays_however_slow_it_is() -> None:
+    assert lost([Stub("a", 10.0), Stub("b", 90.0, kind="dispatcher")]) == []
+
+
+#: us of the looks: of each, or of one after another; from ``LATE`` on a look has a part of the host's time.
+US: dict[str, float | Sequence[float]] = {"a": 12.0, "far": 17.0, "library": 9.0, "chooses": 10.1}
+LATE = 200.0
+
+
+def raced(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *rounds: dict[str, float]
+) -> tuple[dict[str, Any], list[str], dict[str, list[float]]]:
+    """The variants' times, those timed after the looks, and their samples; round i takes these us, later ones as the
+    last."""
+    left: list[str] = []
+    samples: dict[str, list[float]] = {}
+
+    class Labelled:
+        """A case's calls, which take the us of each round."""
+
+        def __init__(self, label: str) -> None:
+            self._label, self._rounds = label, 0
+
+        def back_to_back(self) -> float:
+            self._rounds += 1
+            return rounds[min(self._rounds, len(rounds)) - 1][self._label]
+
+    def bench(task: Task, log: Journal, choose: Choose) -> dict[str, Any]:
+        chosen, rule, race = choose([Case.from_json(c) for c in task.payload["cases"]], cast("Any", None))
+        left.extend(one.variant for one in chosen)
+        ready = cast("Any", {label: Labelled(label) for label in rounds[0]})
+        turns = interleave.Turns(interleave.Watch("cpu"), lambda *_: None, race)
+        samples.update(interleave.sample(ready, "back_to_back", rule, turns))
+        return {"variants": {n: {"samples": {"back_to_back": us}} for n, us in samples.items()}, "failed": {}}
+
+    def entrant(case: Case, sets: Sets, device: str, is_dispatcher: bool) -> Stub:
+        kind = "dispatcher" if is_dispatcher else "reference" if case.is_reference else "choice"
+        us = US[case.variant]
+        return Stub(case.variant, *([us] * 9 if isinstance(us, float) else us), kind=kind, late=LATE)
+
+    monkeypatch.setattr(looks, "Entrant", entrant)
+    monkeypatch.setattr("flashcore.measure.bench.child.perform", bench)
+    cases = [replace(case("library", peer=True) if n == "library" else case("right"), variant=n) for n in US]
+    payload = {
+        "device": "cpu",
+        "modes": ["back_to_back"],
+        "cases": [replace(c, rank_by="back_to_back").to_json() for c in cases],
+        "race": {"first": 1, "full": {"chooses": []}},
+    }
+    log, dispatchers = Journal(folder / "journal-001.jsonl"), ["chooses", "of_another_problem"]
+    return looks.perform(Task("shape", payload), log, dispatchers)["variants"], left, samples
+
+
+@pytest.mark.parametrize(("fastest", "dropped"), [(10.0, 15.0), (16.0, 16.0001)])
+def test_a_dropped_case_keeps_its_looks_without_what_looks_take_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fastest: float, dropped: float
+) -> None:
+    times, left, samples = raced(tmp_path, monkeypatch, {"a": fastest, "library": 7.0, "chooses": 8.1})
+    assert left == ["a", "library", "chooses"]
+    assert {len(us) for us in samples.values()} == {5}, "all get as few"
+    assert times["far"]["samples"] == {"back_to_back": [dropped]}, "above the fastest, which no dispatcher is"
+    assert times["far"]["stopped"] == ["back_to_back"]
+
+
+def test_where_a_dispatcher_is_behind_all_that_are_left_get_more_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    us = {"a": 10.0, "library": 7.0, "chooses": 10.1}
+    times, left, samples = raced(tmp_path, monkeypatch, *[us | {"chooses": 10.3}] * 5, us)
+    assert left == [*us] and {len(each) for each in samples.values()} == {20}
+    assert statistics.median(times["chooses"]["samples"]["back_to_back"]) == 10.1, "it was chance"
+
+
+def test_a_look_that_the_host_disturbed_drops_no_case() -> None:
+    entrants = [Stub("a", 10.0), Stub("b", 90.0, 90.0, late=90.0), Stub("c", 90.0, 90.0)]
+    assert lost(entrants) == ["c"]
+
+
+@pytest.mark.parametrize(("host_us", "late"), [(90.0, False), (150.0, True)])
+def test_a_look_is_late_if_the_host_took_longer_than_the_device_waited(
+    monkeypatch: pytest.MonkeyPatch, host_us: float, late: bool
+) -> None:
+    now = 0.0
+
+    class Caller:
+        def __init__(self, case: Case, device: str) -> None:
+            self.outputs = dict
+
+        def call(self, inputs: object, outputs: object) -> None:
+            nonlocal now
+            now += host_us / 1e6
+
+    class Timer:
+        def between(self, work: Callable[[], object], *, cover: int) -> float:
+            work()
+            return 20.0
+
+    monkeypatch.setattr(looks, "Caller", Caller)
+    monkeypatch.setattr(looks, "timer_for", lambda device: Timer())
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    sets = cast("Any", SimpleNamespace(inputs=[{}]))
+    entrant = looks.Entrant(case("right"), sets, "cpu", is_dispatcher=False)
+    assert entrant.is_late == late
+    entrant.look()
+    assert not entrant.is_late, "the device waits longer after slow calls"
+
+
+def test_without_a_race_every_case_is_timed_by_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flashcore.measure.bench.child.perform", lambda task, log, *_: {"whole": task.payload["cases"]})
+    task = Task("shape", {"cases": [1, 2], "race": {}})
+    assert looks.perform(task, Journal(tmp_path / "journal-001.jsonl")) == {"whole": [1, 2]}
+
+
+def test_a_disturbed_look_is_no_part_of_a_dropped_cases_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(US, "far", (17.0, 277.0, 17.0, 17.0))
+    us = {"a": 10.0, "library": 7.0, "chooses": 8.1}
+    variants, left, _ = raced(tmp_path, monkeypatch, us)
+    assert "far" not in left and variants["far"]["samples"] == {"back_to_back": [15.0]}
