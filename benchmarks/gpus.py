@@ -180,7 +180,7 @@ def _killed(folder: Path, kills: int, chance: random.Random) -> dict[str, Any]:
     import ray
     from ray.cluster_utils import Cluster
 
-    from flashcore.features.cluster import cluster
+    from flashcore_cluster import cluster
 
     def alive(pid: int) -> bool:
         with contextlib.suppress(OSError):  # a killed one is not back yet

@@ -35,7 +35,7 @@ def test_a_package_is_a_folder_a_module_or_a_plugin(tmp_path: Path) -> None:
 
 
 def test_what_exceeds_its_limit_is_told_and_writing_raises_none() -> None:
-    sizes, limits = {"model": 11, "gate": 7, "new": 2, "extensions": 9}, {"model": 10, "gate": 8, "gone": 3}
+    sizes, limits = {"model": 11, "gate": 7, "new": 2, "extensions/judge": 9}, {"model": 10, "gate": 8, "gone": 3}
     over, new = size.problems(sizes, limits)
     assert over.startswith("model: expected at most 10 tokens, found 11: delete 1. ") and "size.toml" in over
     assert new.startswith("new: 2 tokens, expected a limit")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +13,6 @@ from typing import Any
 import pytest
 
 from flashcore.errors import CapabilityError, UsageError
-from flashcore.features.cluster import cluster
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.profile import profile
 from flashcore.measure.settings import Settings
@@ -22,6 +20,7 @@ from flashcore.measure.workers.journal import Result, Task, answers, lost_in, me
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.process import LocalGpu
 from flashcore.pipeline.opening import open_context
+from flashcore_cluster import cluster
 from tests import stages
 from tests.conftest import TOY
 from tests.support.processes import actor, does, until
@@ -45,12 +44,6 @@ def test_what_is_too_large_to_send_is_refused(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(cluster, "_MOST_BYTES", 99)
     with pytest.raises(UsageError, match="expected at most 0 MiB to send"):
         cluster._archive(tmp_path / "weights")
-
-
-def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(CapabilityError, match="needs the Python package ray"):
-        cluster.connect("nowhere:1")
 
 
 def test_the_gpus_of_a_cluster_take_the_place_of_this_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,6 @@ from flashcore.model.plugin import Plugin
 
 PLUGIN = Plugin(
     name="cluster",
-    executors={"cluster": "flashcore.features.cluster.cluster:Cluster"},
+    executors={"cluster": "flashcore_cluster.cluster:Cluster"},
     help={"--cluster": "the GPUs of a Ray cluster: auto, or host:port (default: this host's)"},
 )

@@ -26,8 +26,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ray
+
 from flashcore import __version__
-from flashcore.errors import CapabilityError, Exit, MissingPackage, UsageError
+from flashcore.errors import CapabilityError, Exit, UsageError
 from flashcore.measure.machine import gpu_choice
 from flashcore.measure.machine.gpu import Gpu, uuids
 from flashcore.measure.workers.journal import Result, Task, next_number, parse, unwritable
@@ -73,19 +75,6 @@ class Cluster:
         return gpus, Pool(sorted(places, key=lambda p: list(gpus).index(p.gpu)))
 
 
-def _ray() -> Any:
-    """Ray, imported only by runs on a cluster.
-
-    Raises:
-        MissingPackage: it is not installed.
-    """
-    try:
-        import ray
-    except ImportError:
-        raise MissingPackage("--cluster", "ray") from None
-    return ray
-
-
 @functools.cache
 def connect(address: str) -> list[RayGpu]:
     """Returns a place for each free GPU of the cluster. A later call returns the remaining ones of the same list.
@@ -94,10 +83,9 @@ def connect(address: str) -> list[RayGpu]:
         address: as Ray takes it: ``auto``, ``host:6379``.
 
     Raises:
-        CapabilityError: Ray is not installed, no cluster answers there, or there is no GPU.
+        CapabilityError: no cluster answers there, or there is no GPU.
         UsageError: flashcore has another version there.
     """
-    ray = _ray()
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", ignore_reinit_error=True)
     except (ConnectionError, ValueError, RuntimeError) as error:
@@ -143,7 +131,6 @@ class RayGpu:
         return _RemoteChild(folder, tasks, program, place=self)
 
     def is_back(self) -> bool:
-        ray = _ray()
         self._answer = self._answer or self.actor.describe.remote()
         if not ray.wait([self._answer], timeout=0)[0]:
             return False
@@ -157,7 +144,7 @@ class RayGpu:
 
     def release(self) -> None:
         """Gives the GPU back to the cluster."""
-        _ray().kill(self.actor)
+        ray.kill(self.actor)
 
 
 def _is_hosts_own(line: bytes) -> bool:
@@ -177,7 +164,6 @@ class _RemoteChild(Child):
     _numbers: dict[str, str] = field(default_factory=dict)  # of a file there → of the file here
 
     def start(self) -> None:
-        ray = _ray()
         sent: dict[str, Any] = {}
         payloads = [_outgoing(dict(t.payload), sent) for t in self.tasks]
         tasks = [Task(t.name, payload) for t, payload in zip(self.tasks, payloads, strict=True)]
@@ -186,7 +172,6 @@ class _RemoteChild(Child):
             self._stream = run.remote(tasks, replace(self.program, lanes=1, chunk=0), sent)
 
     def watch(self) -> Iterator[Result | None]:
-        ray = _ray()
         began = time.monotonic()
         while True:
             try:
@@ -241,7 +226,6 @@ class _RemoteChild(Child):
             raise unwritable(self.folder, error) from error
 
     def kill(self) -> None:
-        ray = _ray()
         if self._stream is not None or self.lost:
             self._stream = None
             with contextlib.suppress(ray.exceptions.RayError):
@@ -267,7 +251,6 @@ def _outgoing(value: Any, sent: dict[str, Any]) -> Any:
 @functools.cache
 def _put(path: Path, changed: int) -> tuple[str, Any]:
     """The hash of a file or folder, and its archive in Ray's object store."""
-    ray = _ray()
     packed = _archive(path)
     return hashlib.sha256(packed).hexdigest()[:32], ray.put(packed)
 
@@ -305,7 +288,6 @@ class _Actor:
     """In a process of Ray's that it gave a GPU to."""
 
     def __init__(self) -> None:
-        ray = _ray()
         seen = uuids()
         node = ray.get_runtime_context().get_node_id()
         number = next(iter(ray.get_gpu_ids()), 0)
@@ -389,7 +371,6 @@ def _unpacked(digest: str, reference: Any) -> Path:
     """The folder with the files of this hash; fetched once for each host and user."""
     folder = Path(tempfile.gettempdir()) / f"flashcore-sent-{os.getuid()}" / digest
     if not folder.is_dir():
-        ray = _ray()
         folder.parent.mkdir(mode=0o700, exist_ok=True)
         made = Path(tempfile.mkdtemp(dir=folder.parent))
         with tarfile.open(fileobj=io.BytesIO(ray.get(reference))) as archive:
