@@ -17,20 +17,23 @@ def test_comments_and_blank_lines_are_no_tokens(tmp_path: Path) -> None:
     assert size.tokens(tmp_path / "s.js") == 5
 
 
-def test_a_package_is_a_folder_a_module_or_a_plugin(tmp_path: Path) -> None:
-    for name in ("model/a.py", "model/b/c.py", "plugins/audit/d.py", "plugins/__init__.py", "api.py"):
+def test_a_package_is_a_folder_a_module_or_a_feature(tmp_path: Path) -> None:
+    for name in ("model/a.py", "model/b/c.py", "features/audit/d.py", "features/__init__.py", "api.py"):
         file = tmp_path / size.PACKAGE / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("x = 1\n")
     (tmp_path / size.PACKAGE / "model" / "page.js").write_text("x")
+    (tmp_path / "extensions" / "judge" / "src").mkdir(parents=True)
+    (tmp_path / "extensions" / "judge" / "src" / "j.py").write_text("x = 1\n")
     (tmp_path / size.PACKAGE / "link").symlink_to(tmp_path / size.PACKAGE / "model")
     assert size.measured(tmp_path) == {
         "model": 6,
-        "plugins/audit": 3,
-        "plugins": 3,
+        "features/audit": 3,
+        "features": 3,
         "api.py": 3,
         "harness": 15,
         "JavaScript": 1,
+        "extensions/judge": 3,
     }
 
 
