@@ -22,8 +22,7 @@ from benchmarks.holes.sources import Row, seen
 from benchmarks.mutants import operators
 from benchmarks.mutants.trial import plain
 from flashcore.errors import FlashcoreError
-from flashcore.features.base import loosened
-from flashcore.gate import baseline
+from flashcore.gate import baseline, loosened
 from flashcore.records import store
 from flashcore.suites.load import load
 

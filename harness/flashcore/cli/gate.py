@@ -22,7 +22,7 @@ from flashcore.model.groups import grouped
 from flashcore.model.record import Record, plans_for
 from flashcore.model.suite import Budget
 from flashcore.model.text import UNMEASURED
-from flashcore.pipeline import plugins
+from flashcore.pipeline import base, plugins
 from flashcore.pipeline.judging import Judged, Rules, baseline_of, judge_record
 from flashcore.pipeline.recording import present
 from flashcore.records import lookup, store
@@ -49,8 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--baseline", metavar="FILE", help="the baseline to compare with (default: the suite's)")
     parser.add_argument("--ratchet", action="store_true", help="tighten the baseline where facts are better than it")
     parser.add_argument("--what-if", action="store_true", help="for each kernel, show how to fit one more block per SM")
-    # Each yields notes and verdicts on the judged or joined runs; plugins add theirs.
-    parser.set_defaults(checks=[_integrity])
+    options.add_base(parser)
 
 
 def add_formats(parser: argparse.ArgumentParser) -> None:
@@ -61,6 +60,7 @@ def add_formats(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     outputs = output.parse(arguments.format, formats())
+    checks = [_integrity, *_compared_with_base(arguments)]
     rules = _rules(arguments)
     if arguments.recorded:
         record = options.recorded(arguments)
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
             record = present(settings, say)
     names = [arguments.recorded] if arguments.recorded else [origin.run for origin in record.joined]
     runs = [lookup.find(options.places(arguments), name) for name in names]
-    remarks = [remark for check in arguments.checks for remark in check(runs)]
+    remarks = [remark for check in checks for remark in check(runs)]
     rules = replace(rules, more=[remark for remark in remarks if isinstance(remark, Verdict)])
     judged = judge_record(rules, record)
     imported = arguments.recorded and all(v.imported for v in record.suite.variants.values())
@@ -100,6 +100,20 @@ def _integrity(runs: Sequence[Traversable]) -> Iterator[str]:
     for run in runs:
         store.verify(run)
         yield f"run {run.name}: intact"
+
+
+def _compared_with_base(arguments: argparse.Namespace) -> Iterator[base.Check]:
+    """The check of limits that are looser than in a base revision, if one is given."""
+    if (revision := options.base(arguments)) is None:
+        return
+    named = "commit the file and name it in suite.toml: [gate] baseline"
+    for option, value, hint in (("RUN", arguments.recorded, "leave it out"), ("--baseline", arguments.baseline, named)):
+        if value:
+            raise UsageError(
+                f"--base: expected without {option}: it compares the suite and its baseline as committed; found both\n"
+                f"  hint: {hint}"
+            )
+    yield base.compared(revision, arguments.suite, arguments.budgets, arguments.allow)
 
 
 def _rules(arguments: argparse.Namespace) -> Rules:

@@ -213,6 +213,26 @@ def add_reporting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--single-file", action="store_true", help="one HTML file instead of a folder")
 
 
+def add_base(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that compare the limits with those of a git revision."""
+    text = "list what is looser than in this git revision, and fail"
+    parser.add_argument("--base", metavar="REV", help=text)
+    text = "with --base: what may be looser, such as budget:registers or baseline:NAME; repeatable"
+    parser.add_argument("--allow", action="append", default=[], metavar="GLOB", help=text)
+
+
+def base(arguments: argparse.Namespace) -> str | None:
+    """The base revision; ``None`` if there is none to compare with.
+
+    Raises:
+        UsageError: ``--allow`` is given without ``--base``.
+    """
+    if arguments.base is None and arguments.allow:
+        raise UsageError("--allow: expected together with --base REV, found it alone")
+    revision: str | None = arguments.base
+    return revision
+
+
 def add_gating(parser: argparse.ArgumentParser) -> None:
     """Adds the option for the highest tier that the gate requires."""
     text = f"highest required tier of {', '.join(TIERS)}: missing or stale facts exit 3 (default: %(default)s)"

@@ -16,7 +16,7 @@ from flashcore.cli import gate, options, output
 from flashcore.cli.baseline import save
 from flashcore.cli.grid import cell, grid
 from flashcore.errors import Exit, ManifestError, worst
-from flashcore.features.audit import kernels, limits, rows, sass, sources
+from flashcore.features.audit import base, kernels, limits, rows, sass, sources
 from flashcore.features.audit.inventory import Inventory, inventory
 from flashcore.features.audit.record import NAME, gpus_of, record_of
 from flashcore.gate import baseline, formats
@@ -81,12 +81,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--keep", action="store_true", help="keep the result as a run in --profiles")
     options.add_profiles(parser)
-    # Each yields verdicts from the suite without and with the limits, and the kernels' names; plugins add theirs.
-    parser.set_defaults(checks=[])
+    options.add_base(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     begin = time.monotonic()
+    revision = options.base(arguments)
     gpus = gpus_of(filter(None, arguments.gpus.split(",")))
     renderers = {**formats.FORMATS, **rows.FORMATS}
     outputs = output.parse(arguments.format, [*gate.formats(), "csv"])
@@ -116,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
     suite, mistakes = limits.limited(record.suite, form, arguments, kernels) if content.files else (record.suite, [])
     if mistakes:
         raise ManifestError("flashcore audit", mistakes)
-    more = [verdict for check in arguments.checks for verdict in check(record.suite, suite, kernels)]
+    more = [*base.verdicts(revision, arguments, record.suite, suite, kernels)] if revision else []
     record = replace(record, suite=suite)
     if shown := ("table", None) in outputs:
         print(table(record, arguments.kernel, arguments.top, arguments.each))

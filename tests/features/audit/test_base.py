@@ -9,7 +9,7 @@ import pytest
 
 from flashcore.cli.main import main
 from tests.features.audit.conftest import CUBINS, both, entry, fatbin, library
-from tests.features.base.test_gate_options import git
+from tests.pipeline.test_base import git
 
 LIMITS = """
 [audit]

@@ -1,23 +1,20 @@
-"""``flashcore gate --base REV``: fails if a limit is looser than in a base revision."""
+"""Compares the limits of a suite with those of a base revision, for ``flashcore gate --base REV``."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flashcore.errors import UsageError
-from flashcore.features.base.loosened import Loosened, everything, moved
 from flashcore.gate import baseline
 from flashcore.gate.judge import Verdict
+from flashcore.gate.loosened import Loosened, everything, moved, verdict
 from flashcore.measure.machine.isolated import Ended, isolated
 from flashcore.measure.workers import opened_files
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.model.files import file_hash
-from flashcore.model.record import Reads, Subject
+from flashcore.model.record import Reads
 from flashcore.model.suite import Suite
 from flashcore.pipeline.judging import today
 from flashcore.pipeline.revision import Revision, extracted
@@ -32,49 +29,37 @@ if TYPE_CHECKING:
 _TIME_LIMIT = 120.0  # a problem may import torch
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    text = "list what is looser than in this git revision, and fail"
-    parser.add_argument("--base", metavar="REV", help=text)
-    text = "with --base: what may be looser, such as budget:registers or baseline:NAME; repeatable"
-    parser.add_argument("--allow", action="append", default=[], metavar="GLOB", help=text)
+#: Verdicts and notes on the runs that are judged.
+Check = Callable[[Sequence["Traversable"]], Iterator[Verdict | str]]
 
 
-def requested(arguments: argparse.Namespace) -> bool:
-    """Whether to compare with a base revision.
+def compared(revision_name: str, suite_name: str, budgets: str | None, allowed: Sequence[str]) -> Check:
+    """Compares a suite and its baseline, as committed, with a revision: fails each limit that is looser now.
+
+    Args:
+        revision_name: the git revision.
+        suite_name: the suite's folder or name; empty: the only one here.
+        budgets: a file with more budgets.
+        allowed: globs of what may be looser, such as ``budget:registers`` or ``baseline:NAME``.
 
     Raises:
-        UsageError: ``--allow`` is given without ``--base``.
+        UsageError: there is no such revision.
     """
-    if arguments.base is None and arguments.allow:
-        raise UsageError("--allow: expected together with --base REV, found it alone")
-    return arguments.base is not None
-
-
-def run(arguments: argparse.Namespace) -> None:
-    if not requested(arguments):
-        return
-    named = "commit the file and name it in suite.toml: [gate] baseline"
-    for option, value, hint in (("RUN", arguments.recorded, "leave it out"), ("--baseline", arguments.baseline, named)):
-        if value:
-            raise UsageError(
-                f"--base: expected without {option}: it compares the suite and its baseline as committed; found both\n"
-                f"  hint: {hint}"
-            )
-    suite = load(suite_folder(arguments.suite))
-    with extracted(arguments.base, Path(suite.root)) as revision:
+    suite = load(suite_folder(suite_name))
+    with extracted(revision_name, Path(suite.root)) as revision:
         folder = revision.folder(suite.name)
         base = revision.load(folder) if folder else None
-        changes = _changes(suite, revision, base, arguments.budgets)
+        changes = _changes(suite, revision, base, budgets)
         notes = [
             *revision.notes(),
             *(moved(base, suite) if base else ()),
             *(
-                f"{file}: not as in {arguments.base}; it decides which answers are right"
+                f"{file}: not as in {revision_name}; it decides which answers are right"
                 for file in dict.fromkeys(problem.file for problem in suite.problems.values())
                 if folder and module_hash(folder / file) != module_hash(Path(suite.root, file))
             ),
             *(
-                f"{file}: not as in {arguments.base}; {problem} reads it, which decides which answers are right"
+                f"{file}: not as in {revision_name}; {problem} reads it, which decides which answers are right"
                 for problem, files in (_reads(suite) if folder else {}).items()
                 for file in sorted({*files} - {p.file for p in suite.problems.values()})
                 if revision.is_changed(Path(suite.root, file))
@@ -97,9 +82,9 @@ def run(arguments: argparse.Namespace) -> None:
         gone = [Loosened("run", name, "removed") for name in removed if name not in used]
         all_changes = (*changes, *gone, *_runs(before, [*runs, *unused]))
         yield from notes
-        yield from (verdict(change, arguments.base, arguments.allow) for change in all_changes)
+        yield from (verdict(change, revision_name, allowed) for change in all_changes)
 
-    arguments.checks.append(check)
+    return check
 
 
 def _reads(suite: Suite) -> Reads:
@@ -152,21 +137,3 @@ def _run(file: Path) -> Traversable:
 
 def _hashes(run: Traversable) -> dict[str, str]:
     return {**store.sums(run), store.SUMS: file_hash(run / store.SUMS)}
-
-
-def verdict(change: Loosened, revision: str, allowed: list[str]) -> Verdict:
-    """The verdict on a looser limit, which fails unless it is allowed."""
-    glob = next((glob for glob in allowed if fnmatchcase(change.key, glob)), None)
-    accepted = f" (allowed by --allow {glob})" if glob else " (it has no variant left)" if change.gone else ""
-    return Verdict(
-        budget="base",
-        fact="loosened",
-        subject=Subject(change.key),
-        tier="static",
-        status="waived" if accepted else "fail",
-        value=False,
-        limit=f"as in {revision}",
-        source=f"base revision {revision}",
-        reason=change.text + accepted,
-        required=True,
-    )

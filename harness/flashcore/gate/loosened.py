@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from fnmatch import fnmatchcase
 from math import inf
 from operator import attrgetter
 
 from flashcore.gate.baseline import ALL_SHAPES, Baseline, Key, renames
 from flashcore.gate.expand import expired, limit_text
+from flashcore.gate.judge import Verdict
 from flashcore.gate.regressions import limit_of
 from flashcore.model.catalogue import FACTS
 from flashcore.model.gate_policy import ALLOWANCES, CORRECT, PREFIX, RUNS
@@ -38,9 +40,9 @@ class Loosened:
     """One limit that became looser.
 
     Args:
-        kind: ``suite``, ``variant``, ``shape``, ``budget``, ``waiver``, ``map``, ``rule``, ``baseline``, ``signer``
-            or ``run``.
-        name: the name of the suite's folder, variant, shape, budget or map, or a rule's fact.
+        kind: ``suite``, ``variant``, ``shape``, ``budget``, ``waiver``, ``rule``, ``baseline``, ``run``, or an
+            extension's table.
+        name: the name of the suite's folder, variant, shape, budget or table, or a rule's fact.
         gone: whether all variants of the limit were removed.
     """
 
@@ -64,7 +66,7 @@ def everything(before: State, after: State, today: date) -> list[Loosened]:
         *_shapes(old, new),
         *_budgets(old, new),
         *_waivers(old, new),
-        *_maps(old, new),
+        *_tables(old, new),
     ]
     if added := ", ".join(sorted(_judged(new) - _judged(old))):  # a removed variant may have been renamed
         changes = [replace(c, gone=False, text=f"{c.text}; {added} added") if c.gone else c for c in changes]
@@ -74,6 +76,24 @@ def everything(before: State, after: State, today: date) -> list[Loosened]:
 
 def _judged(suite: Suite) -> set[str]:
     return {name for name, variant in suite.variants.items() if not variant.is_reference}
+
+
+def verdict(change: Loosened, revision: str, allowed: Sequence[str]) -> Verdict:
+    """The verdict on a looser limit, which fails unless it is allowed."""
+    glob = next((glob for glob in allowed if fnmatchcase(change.key, glob)), None)
+    accepted = f" (allowed by --allow {glob})" if glob else " (it has no variant left)" if change.gone else ""
+    return Verdict(
+        budget="base",
+        fact="loosened",
+        subject=Subject(change.key),
+        tier="static",
+        status="waived" if accepted else "fail",
+        value=False,
+        limit=f"as in {revision}",
+        source=f"base revision {revision}",
+        reason=change.text + accepted,
+        required=True,
+    )
 
 
 # --- variants and shapes --------------------------------------------------------------------------
@@ -251,14 +271,13 @@ def _is_above(budget: Budget | None, name: str) -> bool | None:
     return True if name in (CORRECT, RUNS) else None
 
 
-def _maps(old: Suite, new: Suite) -> Iterator[Loosened]:
-    """Raised and removed limits on the regret of maps' dispatchers."""
-    present = new.tables.get("map", {})
-    for name, table in old.tables.get("map", {}).items():
-        now = present.get(name, {}).get("regret", {})
-        for quantile, limit in table.get("regret", {}).items():
-            if now.get(quantile, inf) > limit:
-                yield Loosened("map", name, f"regret {quantile} ≤ {limit:g} → {now.get(quantile, 'removed')}")
+def _tables(old: Suite, new: Suite) -> Iterator[Loosened]:
+    """Changed and removed tables of extensions, whose limits only they understand."""
+    for kind, tables in old.tables.items():
+        for name, table in tables.items():
+            now = new.tables.get(kind, {}).get(name)
+            if now != table:
+                yield Loosened(kind, name, "removed" if now is None else "changed: it may have a looser limit")
 
 
 # --- the baseline and its rules -------------------------------------------------------------------

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from flashcore.features.base.loosened import Loosened, everything
 from flashcore.gate.baseline import Baseline, Key
+from flashcore.gate.loosened import Loosened, everything
 from flashcore.model.suite import Decision, GatePolicy, GateRule, PythonCallable, RecordedCubins, Suite
 from tests import factory
 
@@ -151,13 +151,13 @@ def test_a_weaker_standard_of_comparison() -> None:
 
 
 @pytest.mark.parametrize(
-    ("regret", "looser"),
-    [({"p50": 1.1, "p99": 1.5}, False), ({"p50": 1.2, "p99": 1.4}, True), ({"p99": 1.5}, True), ({"p50": 1.0}, True)],
+    ("now", "looser"),
+    [({"rows": {"limit": 2}}, False), ({"rows": {"limit": 1}}, True), ({}, True), ({"rows": {}, "more": {}}, True)],
 )
-def test_a_limit_on_a_dispatchers_regret(regret: dict[str, float], looser: bool) -> None:
-    old, new = (replace(OLD, tables={"map": {"rows": {"regret": of}}}) for of in ({"p50": 1.1, "p99": 1.5}, regret))
+def test_a_table_of_an_extension(now: dict[str, dict[str, float]], looser: bool) -> None:
+    old, new = (replace(OLD, tables={"map": table}) for table in ({"rows": {"limit": 2}}, now))
     assert [change.key for change in everything((old, None), (new, None), TODAY)] == ["map:rows"] * looser
-    assert everything((old, None), (OLD, None), TODAY)  # no map is left
+    assert everything((old, None), (OLD, None), TODAY)  # no table is left
 
 
 @pytest.mark.parametrize("changes", [{"params": {"N": 1}}, {"stages": ()}, {"rank_by": "cold"}, None])
