@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from flashcore.cli.main import main
 from flashcore.errors import Exit
 from flashcore.measure.machine import toolchain
+from tests.conftest import TOY
 
 KERNELS = """\
 #include <flashcore/problem.h>
@@ -176,3 +178,25 @@ def test_equal_files_are_the_same_whatever_they_are_called(
     capsys.readouterr()
     assert main(["compare", str(tmp_path / "old.cubin"), str(tmp_path / "new.cubin")]) == Exit.OK
     assert capsys.readouterr().out.splitlines()[0].endswith("3 of the same code; the same")
+
+
+@pytest.mark.parametrize(
+    ("call", "counted"),
+    [
+        ("", False),  # a kernel that nothing launches
+        ("heavy<<<1, 256, 0, stream>>>(nullptr);\n  ", True),
+        ("void* args[1];\n  cudaLaunchCooperativeKernel((void*)heavy, 1, 256, args, 0, stream);\n  ", True),
+    ],
+)
+def test_a_launch_beside_the_declared_plan_lets_all_kernels_count(
+    compiler: toolchain.Nvcc, tmp_path: Path, capsys: pytest.CaptureFixture[str], call: str, counted: bool
+) -> None:
+    shutil.copytree(TOY, tmp_path / "toy")
+    source = tmp_path / "toy" / "scale.cu"
+    text = source.read_text()
+    heavy = "namespace { __global__ void heavy(float* out) { out[threadIdx.x] = 1; } }\n"
+    text = text.replace('extern "C" __global__', f'{heavy}extern "C" __global__')
+    source.write_text(text.replace("return flashcore::run(", f"{call}return flashcore::run("))
+    assert run(tmp_path / "toy", "build", "--variant", "plain") == Exit.OK
+    rows = [line.split()[:3] for line in capsys.readouterr().out.splitlines()]
+    assert (["plain", "sm_90a", "heavy"] in rows) == counted

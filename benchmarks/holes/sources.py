@@ -280,7 +280,8 @@ _KERNELS = {  # linkage → (what is before the body, how it ends, how launch() 
 
 
 def spilling_kernels(place: Place, chance: random.Random, harmless: bool) -> Row:
-    """A kernel or function spills, and the launch plan does not name it: whatever its linkage, the gate sees it."""
+    """A kernel or function spills, and the launch plan does not name it: whatever its linkage, the gate sees it, unless
+    nothing launches it, which the gate says."""
     linkage, (head, end, call) = chance.choice([*_KERNELS.items()])
     bounds = chance.choice(("__launch_bounds__(1024, 2)", "__launch_bounds__(512, 4)", "__maxnreg__(32)"))
     values = 4 if harmless else chance.choice((48, 56, 64))
@@ -302,4 +303,6 @@ def spilling_kernels(place: Place, chance: random.Random, harmless: bool) -> Row
         place.edit(source, "return flashcore::run(", started)
     place.edit(place.manifest, 'documents = ["book"]\n', "")
     answer = static(place)
+    if linkage == "unused" and not harmless and answer.code == 0 and "left out: plain/heavy" in answer.out:
+        return f"{linkage}, {bounds}, {values} values", "left", "no kernel of the variant, and named as left out"
     return f"{linkage}, {bounds}, {values} values", *seen(answer, harmless)

@@ -24,7 +24,7 @@ from flashcore.model.causes import BuildsFailed, Hang
 from flashcore.model.groups import grouped
 from flashcore.model.progress import Failure, prefixed
 from flashcore.model.record import Artifact, Built, Fact, Plan, StageNote, plans_for, unlaunched_of
-from flashcore.model.suite import Cuda, Shape, Suite, Variant
+from flashcore.model.suite import Cuda, ForeignLauncher, Shape, Suite, Variant
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -177,6 +177,8 @@ def _described(built: Built, context: Context, seconds: float) -> Built:
         plan_of, owner = plans_for(built.plans, artifact.arch), suite.variants[artifact.variant]
         needed = [plan_of.get((owner.name, s.name)) for s in suite.shapes.values() if owner.runs_on(s)]
         unlaunched = unlaunched_of(needed, (f.subject.kernel or "" for f in kernel_facts))
+        if not isinstance(owner.kind, ForeignLauncher) and launch_plan.may_launch_more(artifact):
+            unlaunched = ()  # any kernel may be launched
         artifacts.append(replace(artifact, code=code, unlaunched=unlaunched))
         kernel_facts = [fact for fact in kernel_facts if fact.subject.kernel not in unlaunched]
         facts += kernel_facts

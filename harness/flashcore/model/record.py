@@ -268,7 +268,7 @@ class Artifact:
 
     A compiled callable has ``cubins`` (file by kernel) instead of ``cubin``. Its ``calls`` has a hash per shape, of the
     launched code with grid and arguments; ``cxx`` is its compiler. ``unlaunched`` are the kernels of
-    :func:`unlaunched_of`; no fact is about them.
+    :func:`unlaunched_of`; no fact is about them. Host code that may launch others than it declares has none.
     """
 
     variant: str

@@ -55,6 +55,10 @@ _STEADY = re.compile(
 )
 
 
+#: The functions by which host code launches kernels past its declared plan; ``<<<…>>>`` calls the first.
+_LAUNCHES = re.compile(r"__cudaPushCallConfiguration|cudaLaunchCooperativeKernel\w*|cuLaunch\w+|cu(da)?GraphLaunch\w*")
+
+
 class LaunchRecord(ctypes.Structure):
     """``flashcore_launch_record`` of launch.h."""
 
@@ -103,6 +107,13 @@ class _Question:
         """The question's key among its library's answers."""
         recording = hashlib.sha256(json.dumps(self.recording).encode()).hexdigest() if self.recording else ""
         return ",".join(filter(None, (*map(str, self.sizes), recording)))
+
+
+def may_launch_more(artifact: Artifact) -> bool:
+    """Whether its host code, whose plan is declared, has other launches, such as ``<<<…>>>``, which no plan names."""
+    if artifact.plan_library is None:
+        return False
+    return any(map(_LAUNCHES.fullmatch, host_code.undefined(Path(artifact.plan_library).with_name(OBJECT))))
 
 
 def plans(
