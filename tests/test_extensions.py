@@ -82,6 +82,8 @@ def test_only_chosen_extensions_are_loaded(tmp_path: Path) -> None:
     environment = installed(tmp_path, ["broken", "fine"])
     code, message = flashcore("more", tmp_path, {**environment, plugins.VARIABLE: "fine"})
     assert code == Exit.OK and "is fine" in message
+    _, message = flashcore("doctor", tmp_path, {**environment, plugins.VARIABLE: "fine"})
+    assert "extension fine: examples 1.0" in message
     code, message = flashcore("more", tmp_path, {**environment, plugins.VARIABLE: "fine,other"})
     assert code == Exit.USAGE and "installed extensions (broken, fine), found 'other'" in message
 

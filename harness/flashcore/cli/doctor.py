@@ -13,6 +13,7 @@ from flashcore.measure.machine import ncu, toolchain
 from flashcore.measure.machine.capabilities import lacking
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.sanitize import sanitize
+from flashcore.pipeline import plugins
 
 EXAMPLES = (
     ("flashcore doctor", "what works here"),
@@ -51,7 +52,7 @@ class Part(NamedTuple):
 
 
 def examine() -> list[Part]:
-    """Checks for everything that a stage needs."""
+    """Checks for everything that a stage needs, and lists the extensions."""
 
     def nvcc() -> str:
         compiler = toolchain.find_nvcc()
@@ -104,6 +105,10 @@ def examine() -> list[Part]:
             parts.append(Part(name, False, error.what, needed_for, error.hint))
         except FlashcoreError as error:
             parts.append(Part(name, False, str(error), needed_for))
+    for extension in plugins.extensions():
+        dist = extension.dist
+        detail = f"{dist.name} {dist.version}" if dist else extension.value
+        parts.append(Part(f"extension {extension.name}", True, detail, "what it adds"))
     return parts
 
 

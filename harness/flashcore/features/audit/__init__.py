@@ -6,6 +6,7 @@ PLUGIN = Plugin(
     name="audit",
     commands={"audit": "flashcore.features.audit.command"},
     help={"audit": "check the kernels in wheels, libraries, fatbins and cubins"},
+    api={"audit": "flashcore.features.audit.command:audit"},
     pages={"index": "flashcore.features.audit.page:page"},
     facts={
         name: f"flashcore.features.audit.causes:{name.upper()}"

@@ -136,8 +136,12 @@ def run(arguments: argparse.Namespace) -> int:
     return code
 
 
-def recorded(patterns: Iterable[str], archs: Sequence[str]) -> Record:
-    """The record of files, without limits; CUDA sources and PTX are compiled for the archs.
+def audit(patterns: Iterable[str], archs: Sequence[str] = ()) -> Record:
+    """The record of compiled files, without limits; CUDA sources and PTX are compiled for the archs.
+
+    Args:
+        patterns: paths of wheels, libraries, objects, fatbins, cubins or sources, or globs of them.
+        archs: such as ``sm_90a``; for sources, by default this GPU's.
 
     Raises:
         UsageError: a file does not exist, or does not compile.

@@ -12,7 +12,6 @@ from typing import Literal
 from flashcore.cli import options
 from flashcore.errors import UsageError
 from flashcore.measure.settings import Settings
-from flashcore.model import plugin
 from flashcore.model.record import Record
 from flashcore.pipeline import plugins, revision
 from flashcore.pipeline.recording import present
@@ -100,7 +99,7 @@ def record(name: str, kind: Kind, settings: Settings, say: Callable[[str], None]
         case "report":
             made = plugins.find("api", "import_report")(name).record
         case "compiled files":
-            made = plugin.resolve("flashcore.features.audit.command:recorded")([name], settings.archs)
+            made = plugins.find("api", "audit")([name], settings.archs)
         case "working tree":
             made = present(settings, say)
         case "revision":

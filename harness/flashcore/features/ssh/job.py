@@ -32,10 +32,10 @@ def main(folder: str, requested: str) -> None:
             Settings.from_json(request["settings"]), profiles=f"{folder}/profiles", build=f"{folder}/build"
         )
         if request.get("watch"):
-            from flashcore.features.watch import command
+            from flashcore.pipeline import plugins
 
             sys.stdout = log
-            command.run(argparse.Namespace(**vars(settings), format="jsonl", serve=None))
+            plugins.find("commands", "watch").run(argparse.Namespace(**vars(settings), format="jsonl", serve=None))
             return
         run = record_run(settings, say, resume=request["resume"], needed=request["needed"])
         put(run=(run.folder.name, run.settings.variants, run.settings.shapes))

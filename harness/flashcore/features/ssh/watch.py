@@ -17,11 +17,9 @@ from flashcore.cli import options
 from flashcore.errors import CapabilityError, Exit
 from flashcore.features.ssh import HELP
 from flashcore.features.ssh.host import ALONE, CHANGED, FRESH, WATCH, Remote, archive
-from flashcore.features.watch import command
 from flashcore.measure.settings import Settings
+from flashcore.pipeline import plugins
 
-#: What is sent has no revisions.
-_KEYS = {key: does for key, does in command.KEYS.items() if key != "c"}
 _PATIENCE = 5.0  # seconds for the session there to end
 
 
@@ -32,13 +30,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int | None:
     if arguments.host is None:
         return None
-    settings, events = options.settings(arguments, upto="profile", join=False), command.Events()
-    session = _Session(arguments.host, settings, events)
+    watch = plugins.find("commands", "watch")
+    settings, events = options.settings(arguments, upto="profile", join=False), watch.Events()
+    session = _Session(arguments.host, settings, events, watch)
+    keys = {key: does for key, does in watch.KEYS.items() if key != "c"}  # what is sent has no revisions
 
     def folders() -> list[Path]:
         return [folder for folder in session.remote.folders if folder.is_dir()]
 
-    with command.interface(arguments, settings, folders, events, _KEYS) as inputs:
+    with watch.interface(arguments, settings, folders, events, keys) as inputs:
         session.start()
         try:
             for kind, value in inputs:
@@ -51,10 +51,10 @@ def run(arguments: argparse.Namespace) -> int | None:
 class _Session(threading.Thread):
     """The session there, over one connection after the other."""
 
-    def __init__(self, address: str, settings: Settings, events: command.Events) -> None:
+    def __init__(self, address: str, settings: Settings, events: Any, watch: Any) -> None:
         super().__init__(daemon=True)
         self.remote = Remote(address, settings, events.say)
-        self._address, self._settings, self._events = address, settings, events
+        self._address, self._settings, self._events, self._watch = address, settings, events, watch
         self._ssh: Any = None
         self._sent: dict[str, tuple[int, int]] = {}  # the files there
         self._sending = threading.Lock()
@@ -84,7 +84,7 @@ class _Session(threading.Thread):
                 if self._records:
                     self._records = False
                     self._events.say("recording a run")
-                    command.record(self._settings, self._events, "--host", self._address)
+                    self._watch.record(self._settings, self._events, "--host", self._address)
                 self._sent = self.remote.files()
                 self._events.say(f"{self.remote.host}: sending {len(self._sent)} files")
                 self.remote.ask(ALONE + FRESH, archive(self._sent))
@@ -98,7 +98,7 @@ class _Session(threading.Thread):
                 if ssh.returncode and not self._over.is_set():
                     self.remote.failed(ssh.returncode, errors)
         except BaseException as error:
-            self._events.put(command.Event("crash", error))
+            self._events.put(self._watch.Event("crash", error))
 
     def _answer(self) -> None:
         """Shows what the session there answers, until it or the connection ends."""
