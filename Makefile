@@ -28,7 +28,7 @@ SELECT    = --suite $(SUITE) $(FILTER)
 # Tests start hundreds of processes, which would otherwise compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test test-all pytest lint types style imports size docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-launcher bench-against bench-capture bench-frames bench-search fuzz bench-mutants bench-holes bench-gpus bench-kills bench-mutation mutation bench-report bench-audit bench-spills bench-advice bench-watch bench-counters bench-run bench-decisions bench-judge bench-judge-times bench-cheats bench-map bench-trends bench-nights bench-bisect bench-energy
+.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test test-all pytest lint types style imports size docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-launcher bench-against bench-capture bench-frames bench-search fuzz bench-mutants bench-holes bench-gpus bench-kills bench-mutation mutation bench-report bench-audit bench-spills bench-advice bench-watch bench-counters bench-run bench-decisions bench-judge bench-judge-times bench-cheats bench-trends bench-nights bench-bisect bench-energy
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -185,9 +185,6 @@ bench-judge-times: $(DEV) ## compare the judge's times with bench's on six kerne
 
 bench-cheats: $(DEV) ## time variants whose host code cheats, beside an honest one (ARGS=--isolate; needs a GPU)
 	$(PY) -m benchmarks.cheats $(ARGS)
-
-bench-map: $(DEV) ## cost of racing in a map, and the winners that it misses (needs a GPU, or ARGS="--folders RACED FULL")
-	$(PY) -m benchmarks.map $(ARGS)
 
 bench-advice: $(DEV) ## ask for advice on kernels with planted performance defects (needs a GPU, or ARGS="--profiles DIR")
 	$(PY) -m benchmarks.advice $(ARGS)

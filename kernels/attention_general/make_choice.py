@@ -1,7 +1,7 @@
 """Writes include/attention/choice.h from recorded maps, or from the points that it was written from:
 ``python make_choice.py RUN... > include/attention/choice.h``, or ``python make_choice.py choice_points.json.xz > ...``.
 With ``--points`` first it prints the points instead, for ``xz``. Of a point that several sources have, the last one's
-times count.
+times count. Recorded maps are read by ``extensions/map``.
 
 Each variant's time is a sum of the work of the fullest SM, of the mean SM, and of the longest row, with factors of at
 least 0 that are fitted to the times at the maps' points, for each D and class of shapes, times what a tree of two
@@ -28,7 +28,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from flashcore.features.map.regions import Regions
 from flashcore.pipeline import plugins
 from flashcore.records import store
 
@@ -95,6 +94,8 @@ def points(sources: list[str]) -> list[Point]:
             earlier = json.loads(lzma.decompress(source.read_bytes()))
             results |= {json.dumps(params): (params, times) for params, times in earlier}
             continue
+        from flashcore_map.regions import Regions
+
         for spot in Regions(store.read(source)).spots:
             params = {name: spot.shape.params[name] for name in ("B", "H", "HKV", "S", "D", "CAUSAL", "DTYPE")}
             times = {name.removesuffix("_bf16"): float(f"{us:.5g}") for name, us in spot.times.items()}

@@ -35,6 +35,16 @@ def registers(value: Value | None, variant: str = "fast", arch: str = "sm_89", d
 # --- unmeasured: fail closed --------------------------------------------------------------------
 
 
+def test_a_table_whose_extension_is_not_installed_is_unmeasured() -> None:
+    """Whatever else passes: its limits may be missed."""
+    record = of([REGISTERS])
+    tables = {"points": {"rows": {"regret": {"p99": 1.05}}}}
+    judgement = judge(replace(record, suite=replace(record.suite, tables=tables)))
+    (verdict,) = of_budget(judgement, "points", "unmeasured")
+    assert verdict.required and "no installed extension provides [points]" in verdict.reason
+    assert judge(record).exit_code is Exit.OK and judgement.exit_code is Exit.UNMEASURED
+
+
 # --- goals --------------------------------------------------------------------------------------
 
 

@@ -21,6 +21,8 @@ from flashcore.model import intervals
 from flashcore.model.causes import OverReference
 from flashcore.model.record import Fact, Facts, Source, Subject
 from flashcore.records import soundness, store
+from flashcore.report.variant_page import VariantView
+from flashcore.report.view import Book
 from tests import conftest, factory
 from tests.conftest import Change, latest
 
@@ -187,7 +189,7 @@ def subject(index: int, value: Any) -> Edit:
         (row(2, 1e308), "fact .?registers.? of .*expected a finite number"),
         (row(3, "minute"), "fact .?registers.? of .*expected the unit 1, found 'minute'"),
         (row(3, None), "fact .?registers.? of .*expected the unit 1"),
-        (row(1, "registres"), "'registres' of .*expected a name from the catalogue"),
+        (row(1, "Registers"), "'Registers' of .*expected a name from the catalogue"),
         (row(1, 7), "fact 7"),
         (row(1, []), "expected rows of facts"),
         (row(5, 7_000), "expected rows of facts"),
@@ -213,6 +215,30 @@ def test_samples_are_numbers(run: Path, series: list[Any]) -> None:
 def test_samples_are_of_the_suites_cases(run: Path) -> None:
     message = "expected cases of the suite's variants and shapes, found 'nobody/mission'"
     refused(run, store.SAMPLES, {"nobody/mission/isolated": [1.0]}, message)
+
+
+def test_facts_of_an_extension_that_is_not_installed_are_kept_and_shown(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def add(data: Any) -> None:
+        at = data["subjects"].index(["fast", None, "mission", None, None])
+        data["facts"] += [[at, name, 1.25, "furlong", source, ""] for name, source in
+                          (("wobble", "events"), ("wobble_total", "nvml"), ("wobble_share", "ncu"))]  # fmt: skip
+
+    edit(run, store.FACTS, add)
+    store.seal(run)
+    record = store.read(run)
+    fact = record.facts.get("wobble", Subject("fast", shape="mission"))
+    assert fact is not None and (fact.value, fact.unit) == (1.25, "furlong")
+    view = VariantView(Book(record, "static", None), record.suite.variants["fast"])
+    shown = {row[0].text: (row[1].text, row[1].unit) for row in view.counters.groups["other"]}
+    assert shown == dict.fromkeys(("wobble", "wobble_total", "wobble_share"), ("1.250", "furlong"))
+    folder = run.parent
+    for words in (
+        ["gate", RUN], ["report", RUN, "-o", f"{folder}/pages"], ["report", RUN, "--format", "md"], ["explain", RUN],
+        ["compare", RUN, RUN], ["compare", RUN, RUN, "-o", f"{folder}/sides"],
+    ):  # fmt: skip
+        assert main([*words, "--profiles", str(folder)]) in (Exit.OK, Exit.FAILED), capsys.readouterr().err
 
 
 # --- headers ------------------------------------------------------------------------------------

@@ -185,9 +185,11 @@ def judge(
     comparison = Comparison() if baseline is None else compare(record, baseline, variants, today)
     for budget, expectations in comparison.expectations:
         verdicts += gate.verdicts(budget, expectations)
-    for table, of_table in plugin.entries("verdicts"):
-        if table in record.suite.tables:
+    for table in record.suite.tables:
+        if of_table := plugin.entry("verdicts", table):
             verdicts = [*plugin.resolve(of_table)(record, verdicts)]
+        elif plugin.entry("tables", table) is None:
+            verdicts.append(gate.unprovided(table))
     trouble = (*gate.trouble.values(), *gate.stopped)
     return Judgement(
         tuple(verdicts),
@@ -369,6 +371,11 @@ class _Gate:
         status, waived = self._limit(_IMPLICIT[name], subject, times)
         return self._implicit(name, subject, "counters", status, "; ".join(filter(None, (waived, reason))))
 
+    def unprovided(self, table: str) -> Verdict:
+        """A table of the suite that nothing here judges."""
+        reason = f"no installed extension provides [{table}]: docs/reference/extensions.md"
+        return self._implicit(table, Subject(""), "static", "unmeasured", reason)
+
     def _implicit(self, name: str, subject: Subject, tier: Tier, status: Status, reason: str) -> Verdict:
         return Verdict(
             budget=name,
@@ -377,7 +384,7 @@ class _Gate:
             tier=tier,
             status=status,
             value=None if status == "unmeasured" else status == "pass",
-            limit=_LIMITS[name],
+            limit=_LIMITS.get(name, "judged by its extension"),
             source=_ALL_VARIANTS,
             reason=reason,
             required=tier in self.required,

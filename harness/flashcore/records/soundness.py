@@ -99,9 +99,12 @@ def mistakes_in_facts(record: Record, facts: Sequence[Fact] | Facts) -> Iterator
         if name in names:
             yield f"fact {shortened(name)} of {s}: expected one value, found two"
         names.add(name)
-        if unit == "" and fact.source in (Source.NCU, Source.CUPTI) and isinstance(fact.unit, str):
-            unit = fact.unit  # an ncu metric may have any unit
-        is_captured = s.kernel and fact.source in (Source.NCU, Source.CUPTI)  # such a kernel needs no variant
+        by_ncu = fact.source in (Source.NCU, Source.CUPTI)
+        # An ncu metric may have any unit, and so may a fact of an extension that is not installed.
+        any_unit = not unit and isinstance(name, str) and ((unit == "" and by_ncu) or NAME.fullmatch(name))
+        if any_unit and isinstance(fact.unit, str):
+            unit = fact.unit
+        is_captured = s.kernel and by_ncu  # such a kernel needs no variant
         of_suite = s.variant in suite.variants or (s.variant == "" and is_captured)
         valid = of_suite and s.shape in shapes and s.arch in archs
         if not (valid and type(s.kernel) in _KERNEL and type(s.launch) in _LAUNCH):

@@ -6,7 +6,7 @@ same rounds, also in a second look, is timed no further: its time is that of its
 cases exceed their times by, and its answer is not checked. The others and the dispatchers are timed as in bench, with
 fewer samples; if a dispatcher is then behind, which may be chance, they get more. Without a race it is bench's child.
 
-Run as ``python -m flashcore.features.map.looks TASKFILE JOURNAL [DISPATCHER...]``, this module is that process.
+Run as ``python -m flashcore_map.looks TASKFILE JOURNAL [DISPATCHER...]``, this module is that process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What racing costs a map, and what it misses: ``python -m benchmarks.map`` (needs a GPU).
+"""What racing costs a map, and what it misses: ``python -m extensions.map.benchmarks.map`` (needs a GPU).
 
 The same points are mapped racing, as ``flashcore map`` does, and twice with every case timed in full (``--first 0``),
 before and after it. Before all that they are raced once more: what the driver and cuDNN compile and keep on disk counts
@@ -28,10 +28,10 @@ from typing import Any
 from benchmarks import raw
 from flashcore.cli import main as command_line
 from flashcore.errors import Exit, FlashcoreError
-from flashcore.features.map.regions import Regions
 from flashcore.measure.workers import journal
 from flashcore.pipeline import plugins
 from flashcore.records import lookup, store
+from flashcore_map.regions import Regions
 
 COST, NEAR, SHARE = 0.35, 1.01, 0.98
 

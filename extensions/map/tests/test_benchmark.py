@@ -1,12 +1,14 @@
-"""The figures of ``make bench-map``, of raw data."""
+"""The figures of the benchmark of races, of raw data."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import map as benchmark
+from benchmarks import raw
+from extensions.map.benchmarks import map as benchmark
 
 
 def data(raced: float, *winners: str) -> Any:
@@ -56,3 +58,9 @@ def test_each_reference_and_the_fastest_have_a_share_of_points() -> None:
         "as fast as s at 0.0 % of 1 points",
         "as fast as the fastest reference at 50.0 % of 2 points",
     ]
+
+
+@pytest.mark.parametrize("name", ["map", "map.second", "map.cold"])
+def test_committed_data_print_their_figures(name: str) -> None:
+    found = raw.read(Path(benchmark.__file__).with_name("results") / f"{name}.json.xz", "map")
+    assert any("timing everything" in line for line in benchmark.table(found))

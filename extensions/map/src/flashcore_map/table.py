@@ -1,4 +1,4 @@
-"""``[map.<name>]`` of a manifest: the distribution of a family's shapes, or a CSV file of traffic, as weighted points.
+"""``map.toml`` beside a suite's manifest: distributions of a family's shapes, or files of traffic, as weighted points.
 
 A point's name is a hash of its problem and params, so the same computation has the same name in every map.
 """
@@ -11,6 +11,7 @@ import json
 import math
 import random
 import re
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,14 +19,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, ValidationError
 
-from flashcore.errors import UsageError
+from flashcore.errors import ManifestError, UsageError
 from flashcore.model.suite import Regime, Shape, Suite
 from flashcore.model.text import matches_any
+from flashcore.suites import lines, schema
 from flashcore.suites.expressions import value
-from flashcore.suites.schema import Form, Name, Scalar, TableForm, Text
+from flashcore.suites.schema import Form, Name, Scalar, Text
 
+FILE = "map.toml"
 _MOST_DRAWS = 1000  # for each point
 
 
@@ -43,7 +46,7 @@ class RangeForm(Form):
     """Whether each factor of two is equally likely."""
 
 
-class MapForm(TableForm):
+class MapForm(Form):
     """``[map.<name>]``: a family of kernels at the points of a distribution"""
 
     problems: list[Name] = Field(min_length=1)
@@ -72,6 +75,7 @@ class MapForm(TableForm):
     """Quantile → largest allowed regret of the dispatchers."""
 
     def mistakes(self, suite: Suite) -> Iterator[tuple[str, str, str]]:
+        """Each mistake in a map of this suite: the key, the expected and the actual value."""
         of_problems = {name: v.problem for name, v in suite.variants.items() if matches_any(name, self.variants)}
         problems = {*self.problems}
         if lacking := problems - {*of_problems.values()}:
@@ -86,7 +90,47 @@ class MapForm(TableForm):
                 yield "features", "arithmetic, which is the same in C++", repr(text)
 
 
-def mapped(suite: Suite, name: str | None, count: int, seed: int | None) -> Suite:
+class MapsForm(Form):
+    """``map.toml``"""
+
+    maps: Mapping[Name, MapForm] = Field(alias="map", min_length=1)
+    """Maps by name."""
+
+
+def maps_of(suite: Suite) -> Mapping[str, MapForm]:
+    """The maps of the suite, from the file ``map.toml`` in its folder.
+
+    Raises:
+        UsageError: there is no such file.
+        ManifestError: the file is wrong; lists every mistake.
+    """
+    file = Path(suite.root, FILE)
+    if not file.is_file():
+        raise UsageError(
+            f"{file}: expected the maps of the suite, found no such file\n"
+            "  hint: write one with a table [map.NAME]: extensions/map/README.md"
+        )
+    text = file.read_bytes()
+    try:
+        data = tomllib.loads(text.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ManifestError(str(file), [lines.invalid(FILE, error)]) from error
+    try:
+        maps = MapsForm.model_validate(data).maps
+    except ValidationError as error:
+        mistakes = schema.mistakes(error.errors(), data, MapsForm)
+    else:
+        mistakes = [
+            (f"map.{name}.{key}", f"expected {expected}, found {actual}")
+            for name, form in maps.items()
+            for key, expected, actual in form.mistakes(suite)
+        ]
+        if not mistakes:
+            return maps
+    raise ManifestError(str(file), [lines.located(FILE, text, *mistake) for mistake in mistakes])
+
+
+def mapped(suite: Suite, maps: Mapping[str, MapForm], name: str | None, count: int, seed: int | None) -> Suite:
     """The suite of a map's variants and of its first ``count`` different points: drawn with the seed, or the most
     frequent in the CSV file, which may have fewer. Without budgets, which are on the suite's shapes. ``name``: by
     default the first map's.
@@ -94,14 +138,13 @@ def mapped(suite: Suite, name: str | None, count: int, seed: int | None) -> Suit
     Raises:
         UsageError: no such map, a CSV file that does not fit the map, or conditions that too few draws meet.
     """
-    maps = suite.tables.get("map", {})
-    name = name or next(iter(maps), "")
+    name = name or next(iter(maps))
     if name not in maps or count < 1:
         raise UsageError(
             f"{suite.root}: expected a map and a number above 0, found {name!r} and {count}\n"
-            f"  hint: give one of the manifest's tables [map.NAME]: {', '.join(maps) or 'it has none'}"
+            f"  hint: give one of the tables [map.NAME] of {FILE}: {', '.join(maps)}"
         )
-    table = MapForm.model_validate(maps[name])
+    table = maps[name]
     draws = _traffic(Path(suite.root, table.csv), table) if table.csv else _drawn(table, seed)
     shapes, weights = dict[str, Shape](), dict[str, float]()
     for drawn, weight in islice(draws, _MOST_DRAWS * count):
@@ -143,7 +186,7 @@ def mapped(suite: Suite, name: str | None, count: int, seed: int | None) -> Suit
         baseline=suite.baseline if suite.baseline in variants else next(iter(variants)),
         budgets=(),
         waivers=(),
-        tables={"map": {name: {**maps[name], "points": weights}}},
+        tables={"map": {name: {**table.model_dump(), "points": weights}}},
     )
 
 

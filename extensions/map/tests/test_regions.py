@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from extensions.map.tests import maps
 from flashcore.errors import UsageError
-from flashcore.features.map.regions import Regions
 from flashcore.model.intervals import quantiles
 from flashcore.model.suite import Params
+from flashcore_map.regions import Regions
 from tests import factory
-from tests.features.map import maps
 
 
 def test_a_point_has_its_fastest_variant_and_the_regret_of_the_dispatcher() -> None:

@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import pytest
 
-from flashcore.features.map import looks
 from flashcore.measure.bench import case_times, interleave
 from flashcore.measure.bench.child import Choose
 from flashcore.measure.bench.proof import Sets
@@ -27,11 +26,12 @@ from flashcore.measure.workers.process import LocalGpu
 from flashcore.measure.workers.program import Limits
 from flashcore.model.causes import FirstRound, WrongTimedAnswer
 from flashcore.model.record import Facts, StageResult, Subject
+from flashcore_map import looks
 from tests import stages
 from tests.softmax_cases import case
 
 pytestmark = pytest.mark.usefixtures("forked")
-CHILD = python_process.child("flashcore.features.map.looks")
+CHILD = python_process.child("flashcore_map.looks")
 VARIANTS = ("right", "slower", "raises", "exits", "wrong_scale")
 
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from flashcore.errors import UsageError
-from flashcore.features.map.regions import Regions, Spot
 from flashcore.suites.expressions import value
+from flashcore_map.regions import Regions, Spot
 
 _DEPTH, _LEAST, _FOLDS = 6, 2, 10
 #: A split must save this mean regret over all points. Where a variant has no time, choosing it costs this regret: the

@@ -10,11 +10,15 @@ from typing import Any
 
 import pytest
 
-from flashcore.errors import UsageError
-from flashcore.features.map.table import MapForm, mapped
+from extensions.map.tests import maps
+from extensions.map.tests.maps import mapped
+from flashcore.errors import ManifestError, UsageError
 from flashcore.model.suite import Suite
+from flashcore.suites.load import load
+from flashcore_map import table
+from flashcore_map.table import MapForm, maps_of
 from tests import factory
-from tests.features.map import maps
+from tests.conftest import ROOT
 
 
 def shapes(suite: Suite, count: int, seed: int | None = None) -> list[dict[str, Any]]:
@@ -42,15 +46,15 @@ def test_params_are_in_their_ranges_and_meet_the_conditions() -> None:
 
 
 def test_a_logarithmic_range_is_uniform_over_factors_of_two() -> None:
-    table = {**maps.TABLE["params"], "B": 1, "S": {"from": 1024, "to": 1 << 20, "log": True}}
-    drawn = [math.floor(math.log2(p["S"])) for p in shapes(maps.suite(params=table, conditions=[]), 1000)]
+    params = {**maps.TABLE["params"], "B": 1, "S": {"from": 1024, "to": 1 << 20, "log": True}}
+    drawn = [math.floor(math.log2(p["S"])) for p in shapes(maps.suite(params=params, conditions=[]), 1000)]
     count = Counter(drawn)
     assert all(65 < count[octave] < 145 for octave in range(10, 20)), count  # 100 each, less the repeated ones
 
 
 def test_a_repeated_value_is_more_likely() -> None:
-    table = {**maps.TABLE["params"], "D": [64, 128, 128, 128]}
-    count = Counter(p["D"] for p in shapes(maps.suite(params=table), 400))
+    params = {**maps.TABLE["params"], "D": [64, 128, 128, 128]}
+    count = Counter(p["D"] for p in shapes(maps.suite(params=params), 400))
     assert 240 < count[128] < 350
 
 
@@ -84,6 +88,33 @@ def test_conditions_that_hardly_anything_meets_end_with_a_hint() -> None:
     assert mapped(maps.suite(features=["1 // (S - 64)"], conditions=["S > 64"]), "rows", 5, None).shapes
     with pytest.raises(UsageError, match=r"B // \(S - 64\).*found \{"):
         mapped(maps.suite(conditions=["B // (S - 64) > 0"]), "rows", 50, None)
+
+
+# --- the file ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", ["kernels/attention_general", *(f"examples/{n}" for n in ("decode", "wide_heads"))])
+def test_the_maps_of_this_repository_are_drawn(folder: str) -> None:
+    suite = load(ROOT / folder)
+    for name in (forms := maps_of(suite)):
+        drawn = table.mapped(suite, forms, name, 3, None)
+        assert drawn.tables["map"][name]["points"].keys() == drawn.shapes.keys() and len(drawn.shapes) == 3
+    assert not suite.tables, "such a suite gates without this extension"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[map.a\n", "map.toml:1: not valid TOML"),
+        ("", "map.toml:1: map: expected a value, found nothing"),
+        ('[map.a]\nproblems = ["attention"]\n\nfeature = []\n', r"map.toml:4: map.a.feature: expected no such key"),
+        ('[map.a]\nproblems = ["atention"]\n', r"map.toml:2: map.a.problems: expected problems with variants"),
+    ],
+)
+def test_mistakes_in_the_file_are_told_with_their_line(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "map.toml").write_text(text)
+    with pytest.raises(ManifestError, match=message):
+        maps_of(replace(maps.suite(), root=str(tmp_path)))
 
 
 # --- traffic --------------------------------------------------------------------------------------

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from extensions.map.tests import maps
 from flashcore.cli import main
-from flashcore.features.map.page import page
 from flashcore.model.record import Record
 from flashcore.records import store
 from flashcore.report.view import Book
+from flashcore_map.page import page
 from tests import factory
-from tests.features.map import maps
 
 
 def stored(folder: Path, record: Record) -> str:
@@ -91,7 +91,10 @@ def test_a_map_without_times_is_no_pass(
     [
         (["--points", "0"], "expected a map and a number above 0, found 'rows' and 0"),
         (["--points", "5", "--map", "lost"], "expected a map and a number above 0, found 'lost'"),
-        (["--points", "5", "--suite", "examples/tune"], r"found '' and 5\n  hint: .*it has none"),
+        (
+            ["--points", "5", "--suite", "examples/tune"],
+            r"map\.toml: expected the maps of the suite, found no ",
+        ),
         (["--points", "1000000", "--map", "row"], r"'row' and 1000000\n  hint: .*: rows"),
         ([], "expected a recorded run"),
         (["--seed", "3"], "--map, --seed, --resume: expected --points"),

@@ -8,10 +8,9 @@ from flashcore.model.plugin import Plugin
 
 PLUGIN = Plugin(
     name="map",
-    commands={"map": "flashcore.features.map.command"},
+    commands={"map": "flashcore_map.command"},
     help={"map": "which variant wins where, and what a dispatcher's choice costs"},
-    pages={"map": "flashcore.features.map.page:page"},
-    facts={"regret": "flashcore.features.map.regions:REGRET"},
-    tables={"map": "flashcore.features.map.table:MapForm"},
-    verdicts={"map": "flashcore.features.map.regions:verdicts"},
+    pages={"map": "flashcore_map.page:page"},
+    facts={"regret": "flashcore_map.regions:REGRET"},
+    verdicts={"map": "flashcore_map.regions:verdicts"},
 )

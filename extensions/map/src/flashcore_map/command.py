@@ -12,17 +12,17 @@ from functools import partial
 from flashcore.cli import options, progress
 from flashcore.cli.grid import grid
 from flashcore.errors import Exit, UsageError
-from flashcore.features.map.regions import Regions
-from flashcore.features.map.table import mapped
-from flashcore.features.map.tree import dispatcher
 from flashcore.gate.wording import sentence
 from flashcore.measure.machine import python_process
 from flashcore.pipeline import run as pipeline
 from flashcore.suites.find import of_project
 from flashcore.suites.load import load
+from flashcore_map.regions import Regions
+from flashcore_map.table import mapped, maps_of
+from flashcore_map.tree import dispatcher
 
 EXAMPLES = (
-    ("flashcore map --points 200", "time every variant at 200 points of the suite's distribution"),
+    ("flashcore map --points 200", "time every variant at 200 points of the suite's map"),
     ("flashcore map --dispatch", "fit a dispatcher to the newest map"),
 )
 
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_records(parser)
     options.add_measuring(parser, "check", "bench")
     add = parser.add_argument
-    add("--map", dest="name", metavar="NAME", help="time a [map.NAME] of the manifest (default: the first)")
+    add("--map", dest="name", metavar="NAME", help="time [map.NAME] of the suite's map.toml (default: the first)")
     add("--points", type=int, metavar="N", help="time N points of the map")
     add("--seed", type=int, metavar="N", help="draw the points with this seed (default: the map's)")
     add("--dispatch", action="store_true", help="fit a dispatcher to the map, and print it as C++")
@@ -47,7 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
     run, with its settings; its answers for other points are left out."""
     if arguments.points is not None:
         settings = options.settings(arguments, upto="bench", join=False)
-        suite = mapped(load(settings.suite), arguments.name, arguments.points, arguments.seed)
+        suite = load(settings.suite)
+        suite = mapped(suite, maps_of(suite), arguments.name, arguments.points, arguments.seed)
         (table,) = suite.tables["map"].values()
         limits = replace(settings.bench.limits, batch=arguments.points)  # the first point of a process takes seconds
         settings = replace(settings, bench=replace(settings.bench, modes=(table["rank_by"],), limits=limits))
@@ -56,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
             suite=suite,
             variants=tuple(suite.variants.values()),
             shapes=tuple(suite.shapes.values()),
-            resident=python_process.child("flashcore.features.map.looks", *table["dispatchers"]),
+            resident=python_process.child("flashcore_map.looks", *table["dispatchers"]),
         )
         with progress.shown(arguments.quiet) as say:
             record = pipeline.record_run(settings, say, resume=arguments.resume, needed=True, changed=of_map).record

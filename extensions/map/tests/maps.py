@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from flashcore.features.map.table import MapForm, mapped
 from flashcore.model.record import Fact, Record
 from flashcore.model.suite import Params, Shape, Suite
+from flashcore_map import table
+from flashcore_map.table import MapForm
 from tests import factory
 
 TABLE: dict[str, Any] = {
@@ -39,6 +40,12 @@ def suite(**changes: Any) -> Suite:
     mistakes = list(form.mistakes(chosen))
     assert not mistakes, mistakes
     return factory.suite(variants, tables={"map": {"rows": form.model_dump()}})
+
+
+def mapped(of: Suite, name: str | None, count: int, seed: int | None) -> Suite:
+    """The suite at points of one of its maps."""
+    forms = {key: MapForm.model_validate(each) for key, each in of.tables["map"].items()}
+    return table.mapped(of, forms, name, count, seed)
 
 
 def record(

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from extensions.map.tests import maps
 from flashcore.errors import UsageError
-from flashcore.features.map import tree
-from flashcore.features.map.regions import Regions
 from flashcore.model.suite import Params
-from tests.features.map import maps
+from flashcore_map import tree
+from flashcore_map.regions import Regions
 
 
 def steps(params: Params) -> dict[str, float]:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.errors import UsageError
-from flashcore.features.map.regions import Regions
 from flashcore.model.groups import picked
 from flashcore.report.cells import six_digits
 from flashcore.report.view import CHARTS, Book, Page
+from flashcore_map.regions import Regions
 
 HERE = Path(__file__).parent
 
