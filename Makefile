@@ -28,7 +28,7 @@ SELECT    = --suite $(SUITE) $(FILTER)
 # Tests start hundreds of processes, which would otherwise compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test test-all pytest lint types style imports size docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-launcher bench-against bench-capture bench-frames bench-search fuzz bench-mutants bench-holes bench-gpus bench-kills bench-mutation mutation bench-report bench-audit bench-spills bench-advice bench-watch bench-counters bench-run bench-decisions bench-judge bench-judge-times bench-cheats bench-trends bench-nights bench-bisect bench-energy
+.PHONY: help profile build check bench sanitize report gate roofs tune introspect list doctor test test-all pytest lint types style imports size docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-launcher bench-against bench-capture bench-frames fuzz bench-mutants bench-holes bench-gpus bench-kills bench-mutation mutation bench-report bench-audit bench-spills bench-advice bench-watch bench-counters bench-run bench-decisions bench-judge bench-judge-times bench-cheats bench-trends bench-nights bench-bisect bench-energy
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -142,9 +142,6 @@ bench-energy: $(DEV) ## measure the joules of ten kernels three times (needs a G
 bench-audit: $(DEV) ## compare flashcore audit with cuobjdump and readelf on FILEs (ARGS="FILE... --cuobjdump PROGRAM")
 	$(PY) -m benchmarks.audit $(ARGS)
 
-bench-search: $(DEV) ## compare samplers with Kernel Tuner on recorded spaces (needs no GPU; pip install kernel-tuner)
-	$(PY) -m benchmarks.search $(ARGS)
-
 bench-capture: $(DEV) ## time a training script alone and under flashcore capture (needs a GPU, ncu and torch)
 	$(PY) -m benchmarks.capture $(ARGS)
 
@@ -198,6 +195,10 @@ bench-counters: $(DEV) ## compare CUPTI's counters with ncu's on ten kernels (ne
 
 bench-report: $(DEV) ## check the report's sizes, loading time, labels and accessibility (needs Chromium)
 	$(PY) -m benchmarks.report $(ARGS)
+
+tune: $(READY) ## install the extension tune and search a space of examples/tune; without a GPU, candidates are only built and gated
+	$(PIP) ./extensions/tune
+	$(FLASHCORE) tune mma --suite examples/tune $(if $(wildcard /dev/nvidiactl),,--static --evaluations 20 --sampler random) $(ARGS)
 
 clean: ## remove builds and rendered reports; recorded runs stay
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache

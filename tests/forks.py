@@ -49,7 +49,7 @@ KERNELS = (
 )
 _CHILDREN = (
     "flashcore.measure.bench.", "flashcore.measure.check.",
-    "flashcore.features.tune.trial", "flashcore.features.judge.answers", "flashcore_map.",
+    "flashcore_tune.trial", "flashcore.features.judge.answers", "flashcore_map.",
 )  # fmt: skip
 #: Of a library's or Python's own start; the child would come too late to be told.
 _AT_START = ("PYTHON", "LC_", "LANG", "LD_", "OMP_", "MKL_", "KMP_", "OPENBLAS_", "GOMP_", "TORCH_")

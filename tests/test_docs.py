@@ -280,7 +280,7 @@ def execute(block: str, cwd: Path, scratch: Path, **programs: Path) -> None:
 #: Shown commands that the test below does not run: a pattern, and what they need.
 NEEDS = {
     r"pip install|python3 -m venv|^cd |^make |^export |^sh |^ray |^nsys |ncu --import|aws s3": "an installation",
-    r"flashcore (bench|watch|phases|bisect|capture|profile|sanitize|map .*--points|tune mma --suite \S+$)": "a GPU",
+    r"flashcore (bench|watch|phases|bisect|capture|profile|sanitize|map .*--points|tune )": "a GPU",
     r"flashcore check --gpus|--device cpu|transformer/model.py|^\w+=\S+ .*python my_model|^mkdir -p": "a GPU, torch",
     r"flashcore (map .*--(points|dispatch)|map$|report --profiles maps|gate 20260103)": "a map that a GPU recorded",
     r"--require timing|flashcore (trends|judge)|RUN_ON_|flashcore (compare|gate) 20261122T004": "runs and keys",

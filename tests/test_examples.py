@@ -26,7 +26,6 @@ PARSED = {
     "roofs",
     "capture",
     "sanitize",
-    "tune",
     "watch",
     "phases",
     "mcp",
