@@ -28,7 +28,7 @@ SELECT    = --suite $(SUITE) $(FILTER)
 # Tests start hundreds of processes, which would otherwise compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help profile build check bench sanitize report gate roofs tune introspect list doctor test test-all pytest lint types style imports size docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-launcher bench-against bench-capture bench-frames fuzz bench-mutants bench-holes bench-gpus bench-kills bench-mutation mutation bench-report bench-audit bench-spills bench-advice bench-watch bench-counters bench-run bench-decisions bench-judge bench-judge-times bench-cheats bench-trends bench-nights bench-bisect bench-energy
+.PHONY: help profile build check bench sanitize report gate roofs tune introspect list doctor test test-all pytest lint types style imports size docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-launcher bench-against bench-capture bench-frames fuzz bench-mutants bench-holes bench-gpus bench-kills bench-mutation mutation bench-report bench-audit bench-spills bench-advice bench-watch bench-counters bench-run bench-decisions bench-judge bench-judge-times bench-cheats bench-bisect bench-energy
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -126,12 +126,6 @@ bench-launcher: $(DEV) ## compare the launcher's outputs and times with bench's 
 
 bench-against: $(DEV) ## test the timing gate: false alarms, planted slowdowns (needs a GPU, five minutes)
 	$(PY) -m benchmarks.against --suite $(SUITE) $(ARGS)
-
-bench-trends: $(DEV) ## replay generated nights: false alarms, steps and drifts found, time of the index (needs no GPU, 15 minutes)
-	$(PY) -m benchmarks.trends $(ARGS)
-
-bench-nights: $(DEV) ## record twelve nights with a planted slowdown (needs a GPU, 3 minutes)
-	$(PY) -m benchmarks.nights $(ARGS)
 
 bench-bisect: $(DEV) ## find the slow one of 32 commits (needs a GPU, 4 minutes)
 	$(PY) -m benchmarks.bisect $(ARGS)

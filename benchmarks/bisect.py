@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import raw
-from benchmarks.nights import CASE, LONGER, History, this_gpu
+from benchmarks.history import CASE, LONGER, History, this_gpu
 from flashcore.errors import Exit
 from flashcore.model.decide import PROCESSES
 

@@ -282,8 +282,7 @@ NEEDS = {
     r"pip install|python3 -m venv|^cd |^make |^export |^sh |^ray |^nsys |ncu --import|aws s3": "an installation",
     r"flashcore (bench|watch|phases|bisect|capture|profile|sanitize|map .*--points|tune )": "a GPU",
     r"flashcore check --gpus|--device cpu|transformer/model.py|^\w+=\S+ .*python my_model|^mkdir -p": "a GPU, torch",
-    r"flashcore (map .*--(points|dispatch)|map$|report --profiles maps|gate 20260103)": "a map that a GPU recorded",
-    r"--require timing|flashcore (trends|judge)|RUN_ON_|flashcore (compare|gate) 20261122T004": "runs and keys",
+    r"--require timing|flashcore judge|RUN_ON_|flashcore (compare|gate) 20261122T004": "runs and keys",
     r"\.whl|their_kernels|--save-baseline|flashcore audit$|\.ncu-rep|trace\.json|\.sqlite|gemm\.csv": "own files",
     r"examples/(languages|sgemm)": "other compilers, a network",
     r"^#|^if |^git add|^printf": "a script of the reader's",
@@ -300,7 +299,7 @@ IN_CLONE = r"examples/|kernels/attention|\d{8}T|tma_split_keys|results/|gpu\.run
 def runnable() -> Iterator[tuple[Path, str]]:
     """The commands in the documentation's shell blocks that need no GPU, no network and nothing of the reader's."""
     for page in PAGES:
-        for token in tokens(page) if page not in RUN_ELSEWHERE else ():
+        for token in () if page in RUN_ELSEWHERE or EXTENSIONS in page.parents else tokens(page):
             if token.type == "fence" and (kind := token.info.strip()) in ("console", "sh", "bash"):
                 lines = token.content.replace("\\\n", " ").splitlines()
                 for line in lines if kind != "console" else [x[2:] for x in lines if x.startswith("$ ")]:

@@ -25,8 +25,8 @@ from flashcore.pipeline.run import Run
 from flashcore.records import store
 from tests import factory
 from tests.features.regress.test_against import SPIN, committed, spun
-from tests.features.trends.nights import run_of
 from tests.pipeline.test_revision import git
+from tests.support.nights import run_of
 
 pytestmark = pytest.mark.usefixtures("forked")
 

@@ -12,7 +12,7 @@ from flashcore.errors import UsageError
 from flashcore.features.runs.index import NAME, Index
 from flashcore.records import packed as pack
 from flashcore.records import store
-from tests.features.trends.nights import run_of, write
+from tests.support.nights import run_of, write
 
 pytest.importorskip("numpy")
 

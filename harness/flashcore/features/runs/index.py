@@ -36,7 +36,6 @@ CREATE TABLE code (run INT, "case" INT, code TEXT, reference INT, params TEXT, r
   WITHOUT ROWID;
 CREATE TABLE facts ("case" INT, name INT, run INT, value REAL, PRIMARY KEY ("case", name, run)) WITHOUT ROWID;
 """
-_CLOCK = 0.02  # relative change of a clock from which it is named
 #: The key of a fact's name, which is a parameter.
 _KEY = "(SELECT key FROM names WHERE name = ?{fact})"
 
@@ -191,17 +190,6 @@ class Index:
         first = {(p.run, p.variant, p.shape): p for p in map(Point._make, rows)}
         return sorted(first.values(), key=lambda p: p.run)
 
-    def values(self, run: str, variant: str, shape: str) -> dict[str, float]:
-        """Everything that a run measured about a case and its variant."""
-        rows = self._base.execute(
-            """SELECT n.name, f.value FROM runs r CROSS JOIN cases c CROSS JOIN names n
-            CROSS JOIN facts f ON f."case" = c.key AND f.name = n.key AND f.run = r.key
-            WHERE r.id = ? AND c.variant = ? AND c.shape IN (?, '')
-              AND r.folder IN (SELECT value FROM json_each(?))""",
-            (run, variant, shape, json.dumps(self._folders)),
-        )
-        return dict(rows)
-
     def facts(self, variant: str, shape: str) -> list[str]:
         """The names of the facts that any run has about a case, or without a shape about a variant."""
         rows = self._base.execute(
@@ -210,20 +198,6 @@ class Index:
             (variant, shape),
         )
         return sorted(name for (name,) in rows)
-
-
-def differences(before: Point, after: Point) -> list[str]:
-    """The differences of GPU, driver, limits, compiler and clock between two points, in words."""
-    pairs = {
-        "GPU": (before.uuid, after.uuid),
-        "driver": (before.driver, after.driver),
-        "limits": (before.limits, after.limits),
-        "nvcc": (before.nvcc, after.nvcc),
-    }
-    changed = [f"{name} {was or 'unknown'} → {now or 'unknown'}" for name, (was, now) in pairs.items() if was != now]
-    if before.clock and after.clock and abs(after.clock / before.clock - 1) > _CLOCK:
-        changed.append(f"clock {before.clock:,.0f} → {after.clock:,.0f} MHz")
-    return changed
 
 
 def _opened(file: Path) -> sqlite3.Connection:

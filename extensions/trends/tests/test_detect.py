@@ -8,7 +8,7 @@ import pytest
 
 np = pytest.importorskip("numpy")
 
-from flashcore.features.trends import detect  # noqa: E402
+from flashcore_trends import detect  # noqa: E402
 
 NIGHTS = 60
 

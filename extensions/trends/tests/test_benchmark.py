@@ -8,11 +8,11 @@ import pytest
 
 np = pytest.importorskip("numpy")
 
-from benchmarks import raw, trends  # noqa: E402
-from benchmarks.stores import written  # noqa: E402
-from benchmarks.trends import NIGHTS, SERIES, Alarm, Planted  # noqa: E402
+from benchmarks import raw  # noqa: E402
+from extensions.trends.benchmarks import trends  # noqa: E402
+from extensions.trends.benchmarks.stores import written  # noqa: E402
+from extensions.trends.benchmarks.trends import NIGHTS, SERIES, Alarm, Planted  # noqa: E402
 from flashcore.records import store  # noqa: E402
-from tests.conftest import ROOT  # noqa: E402
 
 
 def test_what_is_planted_is_in_the_nights() -> None:
@@ -57,6 +57,6 @@ def test_generated_stores_are_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("group", ["tuned", "held_out"])
 def test_the_committed_result_has_both_groups_of_seeds(group: str) -> None:
-    results = raw.read(ROOT / "benchmarks" / "results" / "trends.json.xz", "trends")
+    results = raw.read(Path(trends.__file__).with_name("results") / "trends.json.xz", "trends")
     assert not {x["seed"] for x in results["tuned"]} & {x["seed"] for x in results["held_out"]} and results[group]
     assert any("goal" in line for line in trends.table(results))

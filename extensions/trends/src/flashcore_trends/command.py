@@ -9,11 +9,11 @@ from pathlib import Path
 
 from flashcore.cli import options, output
 from flashcore.errors import UsageError
-from flashcore.features.runs.index import Index
-from flashcore.features.trends import page
-from flashcore.features.trends.series import Trends, trends
-from flashcore.features.trends.wording import commits, lines
 from flashcore.model.text import misspelled, visible
+from flashcore_trends import page
+from flashcore_trends.nights import Nights
+from flashcore_trends.series import Trends, trends
+from flashcore_trends.wording import commits, lines
 
 EXAMPLES = (
     ("flashcore trends --since 20260105 -o reports", "news since that day, and the page reports/trends.html"),
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     formats = output.parse(arguments.format, FORMATS)
     places = options.places(arguments)
-    result = trends(index := Index(places), arguments.since)
+    result = trends(index := Nights(places), arguments.since)
     if arguments.case:
         cases = dict.fromkeys(s.case for s in result.series)
         if arguments.case not in cases:

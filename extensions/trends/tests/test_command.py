@@ -11,10 +11,10 @@ import pytest
 
 from flashcore.cli.main import main
 from flashcore.errors import Exit
-from flashcore.features.trends.series import COUNTERS
 from flashcore.model.record import Facts, Record
-from tests.features.trends.nights import run_of, write
+from flashcore_trends.series import COUNTERS
 from tests.marks import embedded
+from tests.support.nights import run_of, write
 
 pytest.importorskip("numpy")
 NIGHTS, SLOW = 30, 27

@@ -8,17 +8,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flashcore.errors import Exit, UsageError
-from flashcore.features.runs.index import Index, Point, differences
-from flashcore.features.trends import detect
-from flashcore.features.trends.detect import Change
+from flashcore.features.runs.index import Point
 from flashcore.model.catalogue import FACTS
 from flashcore.model.groups import grouped
 from flashcore.model.text import number
+from flashcore_trends import detect
+from flashcore_trends.detect import Change
+from flashcore_trends.nights import Nights, differences
 
 if TYPE_CHECKING:
     import numpy as np
 else:
-    from flashcore.features.trends.detect import np
+    from flashcore_trends.detect import np
 
 #: What a night did to all cases, as a logarithm, from which it is reported; relative change of a counter.
 _NIGHT, _COUNTER = 0.02, 0.02
@@ -98,7 +99,7 @@ class Trends:
         return Exit.UNMEASURED if undecided or unjudged or self.missing else Exit.OK
 
 
-def trends(index: Index, since: str | None = None) -> Trends:
+def trends(index: Nights, since: str | None = None) -> Trends:
     """The trends of all cases.
 
     Args:
@@ -120,7 +121,7 @@ def trends(index: Index, since: str | None = None) -> Trends:
     return Trends(tuple(series), tuple(nights), since is not None and newest[: len(since)] <= since)
 
 
-def _of_suite(index: Index, points: Sequence[Point], since: str | None) -> tuple[list[Series], list[str]]:
+def _of_suite(index: Nights, points: Sequence[Point], since: str | None) -> tuple[list[Series], list[str]]:
     runs = sorted({p.run for p in points})
     old = len(runs) - 1 if since is None else sum(run[: len(since)] <= since for run in runs)
     by_case = list(grouped(((p.variant, p.shape, p.params, p.regime), p) for p in points).values())
@@ -157,7 +158,7 @@ def _of_suite(index: Index, points: Sequence[Point], since: str | None) -> tuple
     return results, told
 
 
-def _finding(index: Index, case: Sequence[Point], change: Change, is_new: bool) -> Finding:
+def _finding(index: Nights, case: Sequence[Point], change: Change, is_new: bool) -> Finding:
     before, after = case[change.at - 1], case[change.at]
     if change.blame == "kernel" and not (before.code and after.code):
         change = change._replace(blame="undecided")  # whether its machine code changed is not recorded
@@ -165,7 +166,7 @@ def _finding(index: Index, case: Sequence[Point], change: Change, is_new: bool) 
     return Finding(change, percent, error, before, after, (*_reasons(index, before, after),), is_new)
 
 
-def _reasons(index: Index, before: Point, after: Point) -> list[str]:
+def _reasons(index: Nights, before: Point, after: Point) -> list[str]:
     """The differences between two points that may explain a time: machine and tools, static facts, counters."""
     old, new = (index.values(p.run, p.variant, p.shape) for p in (before, after))
     return [*differences(before, after), *static_changes(old, new), *counter_changes(old, new)]

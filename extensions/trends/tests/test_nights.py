@@ -1,16 +1,16 @@
-"""The benchmarks of recorded nights and of bisect: what they accept, and the sources that they plant."""
+"""The benchmark of recorded nights: what it accepts."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import bisect, nights
-from benchmarks.bisect import COMMITS, SLOW
-from benchmarks.nights import CASE, CHANGED
+from benchmarks import raw
+from benchmarks.history import CASE
+from extensions.trends.benchmarks import nights
+from extensions.trends.benchmarks.nights import CHANGED
 
 RIGHT = {CHANGED + 1: [(CASE, "kernel")]}
 
@@ -23,14 +23,6 @@ def recorded(news: dict[int, list[tuple[str, str]]], count: int = 12) -> dict[st
     changes = [[{**told, "case": c, "blame": b} for c, b in news.get(n, [])] for n in range(1, count + 1)]
     changes_by_commit = zip(commits, changes, strict=True)
     return {"machine": "m", "nights": [{"commit": c, "trends": {"changes": x}} for c, x in changes_by_commit]}
-
-
-def searched(first_slow: int, steps: int) -> dict[str, Any]:
-    """A bisection with this outcome."""
-    commits = [f"{n:040d}" for n in range(COMMITS + 1)]
-    row = {"fate": "slower", "change": 0.03, "critical": 0.001}
-    answer = {"first_slow": commits[first_slow], "timed": dict.fromkeys(commits[:steps], row), "alpha": 0.001}
-    return {"machine": "m", "commits": commits, "answer": {**answer, "changes": None, "counters": []}, "seconds": 1.0}
 
 
 def test_the_slowdown_alone_is_accepted() -> None:
@@ -62,20 +54,6 @@ def test_another_range_of_commits_is_not_the_slowdown() -> None:
     assert nights.verdict(wrong) == 1
 
 
-@pytest.mark.parametrize(("first_slow", "steps", "code"), [(SLOW, 6, 0), (SLOW - 1, 6, 1), (SLOW, 7, 1), (SLOW, 0, 1)])
-def test_the_slow_commit_is_to_be_named_in_six_steps(first_slow: int, steps: int, code: int) -> None:
-    results = searched(first_slow, steps)
-    assert bisect.verdict(results) == code
-    assert f"{steps}, confidence {100 - 0.1 * steps:.4g} %" in "\n".join(bisect.table(results))
-
-
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_each_edition_is_another_commit(tmp_path: Path) -> None:
-    history = nights.History(tmp_path / "h")
-    commits = [history.commit("first")]
-    for longer in (0, 600):
-        history.write("planted", 2, longer)
-        commits.append(history.commit("next"))
-    changed = history.git("diff", "--name-only", commits[0], commits[2])
-    assert len({*commits}) == 3 and changed == "suite/planted.cu"
-    assert "step < 600" in (history.suite / "planted.cu").read_text()
+def test_committed_data_print_their_figures() -> None:
+    found = raw.read(Path(nights.__file__).with_name("results") / "nights.json.xz", "nights")
+    assert nights.verdict(found) == 0 and "met" in "\n".join(nights.table(found))

@@ -1,4 +1,4 @@
-"""The manifests of ``docs/how-to/trends.md``: valid YAML, with no key that Kubernetes or GitHub does not know."""
+"""The manifests of the guide: valid YAML, with no key that Kubernetes or GitHub does not know."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from flashcore.cli import main as cli
-from tests.conftest import ROOT
 
 yaml = pytest.importorskip("yaml")
 jsonschema = pytest.importorskip("jsonschema")
@@ -72,7 +71,7 @@ WORKFLOW = form(
     jobs={"type": "object", "additionalProperties": JOB, "minProperties": 1},
 )
 
-PAGE = (ROOT / "docs" / "how-to" / "trends.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 
 
 def manifests() -> list[Any]:

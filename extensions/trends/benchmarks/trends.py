@@ -1,4 +1,4 @@
-"""Alarms of `flashcore trends` on generated nights, against what was planted: ``python -m benchmarks.trends``.
+"""Alarms of `flashcore trends` on generated nights, against what was planted.
 
 The generator and the score below were committed before the detector was written. A seed gives 400 series of 120 nights:
 
@@ -31,10 +31,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks import raw
-from benchmarks.stores import written
+from extensions.trends.benchmarks.stores import written
 from flashcore.errors import Exit
 from flashcore.features.runs.index import Index
-from flashcore.features.trends import detect
+from flashcore_trends import detect
 
 SERIES, NIGHTS = 400, 120
 STEPS, DRIFTS, REFERENCES, TWO_LEVELS = 0.15, 0.10, 0.10, 0.05

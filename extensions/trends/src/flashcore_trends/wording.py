@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from flashcore.features.runs.index import Point
-from flashcore.features.trends import detect
-from flashcore.features.trends.series import Finding, Series, Trends
+from flashcore_trends import detect
+from flashcore_trends.series import Finding, Series, Trends
 
 #: Who changed a time, in words, the most severe first.
 BLAMES = {"kernel": "the kernel", "undecided": "kernel or machine: undecided", "machine": "the machine, not the kernel"}

@@ -10,9 +10,6 @@ from typing import Any
 
 from flashcore.errors import FlashcoreError
 from flashcore.explain import roofline
-from flashcore.features.runs.index import Index
-from flashcore.features.trends.series import COUNTERS, Finding, Series, Trends
-from flashcore.features.trends.wording import BLAMES, commits, lines
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Record
 from flashcore.model.text import UNMEASURED, significant
@@ -20,11 +17,14 @@ from flashcore.records import lookup, store
 from flashcore.report import write_standalone
 from flashcore.report.cells import Cell, number_cell
 from flashcore.report.view import CHARTS
+from flashcore_trends.nights import Nights
+from flashcore_trends.series import COUNTERS, Finding, Series, Trends
+from flashcore_trends.wording import BLAMES, commits, lines
 
 _MARKS = {"kernel": "fail", "undecided": "stale", "machine": "open"}
 
 
-def write(result: Trends, folder: Path, index: Index, places: Sequence[Path], *, each: bool = False) -> Path:
+def write(result: Trends, folder: Path, index: Nights, places: Sequence[Path], *, each: bool = False) -> Path:
     """Writes ``trends.html`` into ``folder``.
 
     Args:
@@ -86,7 +86,7 @@ def _change(f: Finding) -> list[Cell]:
     ]
 
 
-def _lines(series: Series, index: Index, floor: float | None) -> dict[str, list[float | None]]:
+def _lines(series: Series, index: Nights, floor: float | None) -> dict[str, list[float | None]]:
     """The values over the runs of a case: time, floor, clock, counters, changed static facts."""
     facts = [index.values(p.run, p.variant, p.shape) for p in series.points]
     names = {name for values in facts for name in values if name in FACTS and FACTS[name].group == "static"}

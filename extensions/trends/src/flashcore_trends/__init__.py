@@ -4,6 +4,6 @@ from flashcore.model.plugin import Plugin
 
 PLUGIN = Plugin(
     name="trends",
-    commands={"trends": "flashcore.features.trends.command"},
+    commands={"trends": "flashcore_trends.command"},
     help={"trends": "what got slower over the recorded runs, and since which commit"},
 )
