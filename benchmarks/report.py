@@ -22,13 +22,13 @@ from typing import Any
 from unittest import mock
 
 from benchmarks import raw
-from flashcore import report
 from flashcore.errors import UsageError
 from flashcore.gate import judge
 from flashcore.model.record import Record, Subject
 from flashcore.records import lookup, store
 from tests import factory
 from tests.browser import PROGRAM, Browser, Page, browser
+from tests.support.judged import rendered
 
 DESK, PHONE, WIDE = (1280, 800), (390, 844), (1920, 1000)
 LOADS, CLICKED = 3, 5
@@ -190,7 +190,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 def _rendered(record: Record, root: Path) -> dict[str, float]:
     def render(record: Record, name: str, single: bool = False) -> tuple[float, float]:
         used = time.process_time()
-        report.render(record, root / name, single_file=single)
+        rendered(record, root / name, single_file=single)
         seconds = time.process_time() - used
         return sum(p.stat().st_size for p in (root / name).rglob("*") if p.is_file()) / 1e6, seconds
 
@@ -223,7 +223,7 @@ def verdicts_page(record: Record, folder: Path) -> Path:
     with mock.patch(
         "flashcore.report.view.judge.judge", return_value=dataclasses.replace(judged, verdicts=tuple(many))
     ):
-        report.render(record, folder)
+        rendered(record, folder)
     return folder / "guardrails.html"
 
 

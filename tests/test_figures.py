@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import flashcore as fc
-from flashcore import figures, report
+from flashcore import figures
 from flashcore.errors import UsageError
 from flashcore.explain.roofline import LEVELS
 from flashcore.model.record import Facts, Record, Roof, Subject
@@ -20,6 +20,7 @@ from tests import factory
 from tests.conftest import ROOT, published_run
 from tests.marks import embedded, labels, marks
 from tests.report.test_report import TODAY, full
+from tests.support.judged import rendered
 
 PUBLISHED = sorted(path.name.partition(".")[0] for path in (ROOT / "profiles").glob("*.run.zip"))
 
@@ -127,7 +128,7 @@ def test_arrows_lead_from_another_run_to_this_one() -> None:
 
 def test_python_returns_the_figure_that_the_page_embeds(tmp_path: Path) -> None:
     graph = pytest.importorskip("plotly.graph_objects")
-    report.render(full(), tmp_path / "r", today=TODAY)
+    rendered(full(), tmp_path / "r", today=TODAY)
     page = embedded((tmp_path / "r/roofline.html").read_text(encoding="utf-8"), "roofline-mission")
     run = fc.Run(full())
     returned = run.roofline("mission")

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flashcore import report
 from flashcore.chips import devices
 from flashcore.explain import heat, predictions, roofline, time_shares
 from flashcore.explain.advice import advice
@@ -48,6 +47,7 @@ from flashcore.report.guardrail_page import percent
 from flashcore.report.variant_page import TIMES
 from tests import factory
 from tests.conftest import published_run
+from tests.support.judged import rendered
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -429,7 +429,7 @@ RULES: dict[str, Callable[[Trace, Item], set[str]]] = {
 
 def pages(run: Traversable, folder: Path) -> tuple[Trace, list[Item]]:
     """A run's figures, and the items of its rendered pages that show some."""
-    pages = report.render(store.read(run), folder)
+    pages = rendered(store.read(run), folder)
     items = (item for page in pages for item in Reader(page.read_text(encoding="utf-8"), page.stem).items)
     return Trace(run), [item for item in items if item.kind != "head" and item.shown]
 

@@ -14,20 +14,21 @@ from flashcore.explain.limiter import remedies
 from flashcore.gate.wording import summary
 from flashcore.model.record import Subject
 from flashcore.model.suite import Shape
-from flashcore.report import cells, guardrail_page, markdown, overview_page, roofline_page, variant_page
+from flashcore.report import cells, guardrail_page, overview_page, roofline_page, variant_page
 from flashcore.report.case_view import CaseView
 from flashcore.report.overview_page import Overview, Section
 from flashcore.report.variant_page import VariantView
 from flashcore.report.view import Book
 from tests.conftest import published
 from tests.marks import marks
+from tests.support.judged import book_of, summarized
 
 OVER_PEER = [key for key, *_ in overview_page.COLUMNS].index("over-peer")
 
 
 @functools.cache
 def book() -> Book:
-    return Book(published(), "static", None)
+    return book_of(published())
 
 
 @functools.cache
@@ -82,9 +83,9 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "all shapes": lambda: [name.replace("<wbr>", "") for name in on_pages(r'index.html\?shape=\w+">(.*?)</a>')],
     "rooflines": lambda: [s.title for s in roofline_page.Roofline(book()).shapes],
     "terminal": lambda: re.findall(r"^(\S.*) \(.*\), ranked by", text_tables.ladder(published()), re.MULTILINE),
-    "markdown": lambda: re.findall(
-        r"^\| (.*?) \|", markdown.render(published()).partition("### Winners")[2], re.MULTILINE
-    )[2:],
+    "markdown": lambda: re.findall(r"^\| (.*?) \|", summarized(published()).partition("### Winners")[2], re.MULTILINE)[
+        2:
+    ],
     "documentation": in_documentation,
 }
 

@@ -11,9 +11,9 @@ pytest.importorskip("ncu_report")
 
 from flashcore.features.compare import page as compare_page
 from flashcore.features.reports import assemble
-from flashcore.report.view import Book
 from tests.features.reports.test_assemble import read_by_itself
 from tests.report.test_report import Page, render
+from tests.support.judged import book_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -45,7 +45,7 @@ def test_the_figures_of_a_launch_are_the_readers_within_a_hundredth(
     record = assemble.record_of("20260101T000000Z-0000", [sample_report("app_full")])
     page = Page(render(record, tmp_path / "r")[f"variant/{variant}.html"])
     launch = list(read_by_itself(sample_reports / "app_full.ncu-rep"))[LAUNCHES[variant]]
-    data = compare_page.Comparison(Book(record, "static", None)).data
+    data = compare_page.Comparison(book_of(record)).data
     names = [fact for fact, *_ in data["facts"]]
     place = next(str(i) for i, side in enumerate(data["sides"]) if side[0] == variant)
     (case,) = (s["cases"][place] for s in data["shapes"].values() if place in s["cases"])

@@ -17,7 +17,6 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks.report import CLICKS, LABELS, MANY, verdicts_page
-from flashcore import report
 from flashcore.explain import diff
 from flashcore.features.compare import page as compare_page
 from flashcore.features.reports import page as imported_page
@@ -30,6 +29,7 @@ from tests.features.compare.test_page import MORE, contradicting
 from tests.features.reports.test_kernels import launches
 from tests.marks import embedded, marks
 from tests.report.test_report import LISTED, TODAY, full
+from tests.support.judged import rendered
 
 pytestmark = [
     pytest.mark.slow,
@@ -46,7 +46,7 @@ def chromium() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     result = tmp_path_factory.mktemp("browser") / "r"
-    report.render(full(), result, today=TODAY, pages=MORE)
+    rendered(full(), result, today=TODAY, pages=MORE)
     return result
 
 
@@ -494,7 +494,7 @@ def test_a_phone_shows_names_of_120_characters_without_scrolling(chromium: Brows
     variants = [factory.variant("slow"), factory.variant(long, parent="slow"), factory.peer("p" * 120)]
     suite = factory.suite(variants, [factory.shape()], [factory.budget("registers", "b" * 120, maximum=128)])
     record = factory.record(suite, factory.static_facts(long, shapes=["mission"]))
-    report.render(record, tmp_path / "r", today=TODAY)
+    rendered(record, tmp_path / "r", today=TODAY)
     with chromium.page(tmp_path / "r" / f"{name.format(long)}.html", size=(390, 844)) as shown:
         assert shown.js("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
 
@@ -503,7 +503,7 @@ def test_back_undoes_a_choice(chromium: Browser, folder: Path, tmp_path: Path) -
     """The letters of one word are one step. Each step back loads the page anew, after the address has changed."""
     there = "!window.left && document.readyState === 'complete' && !document.querySelector('html.pending')"
     shape = "document.querySelector('.page.current .byshape:not([hidden]), .page .byshape:not([hidden])').dataset.shape"
-    report.render(full(), tmp_path / "r", single_file=True, today=TODAY)
+    rendered(full(), tmp_path / "r", single_file=True, today=TODAY)
     for page, query in ((folder / "index.html", ""), (tmp_path / "r" / "index.html", "#index")):
         with chromium.page(page, query) as shown:
             shown.js("""(() => {
@@ -525,7 +525,7 @@ def test_back_undoes_a_choice(chromium: Browser, folder: Path, tmp_path: Path) -
 
 
 def test_the_single_file_keeps_what_was_chosen_behind_the_pages_name(chromium: Browser, tmp_path: Path) -> None:
-    report.render(full(), tmp_path / "r", single_file=True, today=TODAY, pages=MORE)
+    rendered(full(), tmp_path / "r", single_file=True, today=TODAY, pages=MORE)
     with chromium.page(tmp_path / "r" / "index.html", "#roofline?shape=long") as shown:
         seen = "Array.from(document.querySelectorAll('.page.current .byshape:not([hidden])'), (p) => p.dataset.shape)"
         assert set(shown.js(seen)) == {"long"}
@@ -548,7 +548,7 @@ BESIDE = """Array.from(document.querySelectorAll(".diff tbody tr"),
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("browser") / "c"
-    report.render(contradicting(), folder, today=TODAY, pages=MORE)
+    rendered(contradicting(), folder, today=TODAY, pages=MORE)
     return folder
 
 
@@ -618,7 +618,7 @@ def test_the_source_of_both_is_whole_and_what_is_equal_is_aligned(chromium: Brow
 
 def test_long_names_of_kernels_leave_their_figures_in_view(chromium: Browser, tmp_path: Path) -> None:
     record = launches((f"at::native::kernel<{'std::array<char*,3>,' * 12}>", 8, 9e3, ()), ("short", 8, 1e3, ()))
-    report.render(record, tmp_path / "r", today=TODAY, pages=[imported_page.page])
+    rendered(record, tmp_path / "r", today=TODAY, pages=[imported_page.page])
     for width in (390, 1280):
         with chromium.page(tmp_path / "r" / "index.html", size=(width, 844)) as shown:
             assert shown.js("document.documentElement.scrollWidth") <= width
@@ -645,7 +645,7 @@ def test_differences_diverge_from_one_axis_the_largest_first(chromium: Browser, 
     values = [(name, (("fast", was), ("split", now))) for name, (was, now) in given.items()]
     facts = [factory.fact(n, value, v, shape="mission") for n, both in values for v, value in both]
     record = dataclasses.replace(record, facts=Facts([*record.facts, *facts]))
-    report.render(record, tmp_path / "r", today=TODAY, pages=MORE)
+    rendered(record, tmp_path / "r", today=TODAY, pages=MORE)
     with chromium.page(tmp_path / "r" / "compare.html", "?focus=split&against=fast") as shown:
         rows = {name: rest for name, *rest in shown.js(LEANS) if name in given}
         assert list(rows) == ["bank_conflicts", "op_fmul", "l2_bytes", "stall_share_wait"]
@@ -688,7 +688,7 @@ def test_a_pair_is_kept_in_the_address_and_goes_along(chromium: Browser, compare
 
 
 def test_in_the_single_file_too(chromium: Browser, tmp_path: Path) -> None:
-    report.render(contradicting(), tmp_path / "r", single_file=True, today=TODAY, pages=MORE)
+    rendered(contradicting(), tmp_path / "r", single_file=True, today=TODAY, pages=MORE)
     with chromium.page(tmp_path / "r" / "index.html", "#compare?focus=fast&against=slow&shape=long") as shown:
         heading = "document.querySelector('.page.current h1').innerText"
         shown.until(f"{heading}.startsWith('fast')")
@@ -710,7 +710,7 @@ def test_in_the_single_file_too(chromium: Browser, tmp_path: Path) -> None:
 
 def test_another_run_is_chosen_by_its_id(chromium: Browser, tmp_path: Path) -> None:
     older = dataclasses.replace(contradicting(), id="20260101T000000Z-0000")
-    report.render(contradicting(), tmp_path / "r", today=TODAY, pages=MORE, against=older)
+    rendered(contradicting(), tmp_path / "r", today=TODAY, pages=MORE, against=older)
     with chromium.page(tmp_path / "r" / "compare.html", "?focus=fast") as shown:
         assert shown.js("comparison.form.elements.against.value") == "fast@20260101T000000Z-0000"
         heading = shown.js("document.querySelector('h1').innerText.replaceAll('\u00a0', ' ')")
@@ -732,7 +732,7 @@ def test_beside_an_imported_record_the_script_says_what_the_page_would(
     record = contradicting()
     moved = [factory.fact("bank_conflicts", v, n, shape="mission") for n, v in (("split", 485.0), ("fast", 1.0))]
     record = dataclasses.replace(record, facts=Facts([*record.facts, *moved]))
-    report.render(record, tmp_path / "r", today=TODAY, pages=MORE, against=imported)
+    rendered(record, tmp_path / "r", today=TODAY, pages=MORE, against=imported)
     page = tmp_path / "r" / "compare.html"
     read = []
     for scripts in (True, False):
@@ -778,7 +778,7 @@ SINGLE = """async () => {
 
 
 def test_the_single_file_shows_one_page_at_a_time(chromium: Browser, tmp_path: Path) -> None:
-    report.render(full(), tmp_path / "r", single_file=True, today=TODAY, pages=MORE)
+    rendered(full(), tmp_path / "r", single_file=True, today=TODAY, pages=MORE)
     state = probe(chromium, tmp_path / "r" / "index.html", SINGLE)
     assert state == {"seen": [["index"], ["variant-fast"]], "drawn": True}
 
@@ -787,7 +787,7 @@ def test_source_and_machine_code_are_walked_by_keyboard(chromium: Browser, tmp_p
     exit_ = LISTED.instructions[-1]
     long = tuple(dataclasses.replace(exit_, offset=64 + 16 * i) for i in range(5000))
     listed = dataclasses.replace(LISTED, instructions=(*LISTED.instructions, *long))
-    report.render(dataclasses.replace(full(), listings=(listed,)), tmp_path / "r", today=TODAY)
+    rendered(dataclasses.replace(full(), listings=(listed,)), tmp_path / "r", today=TODAY)
     marked = """Array.from(document.querySelectorAll(".panes > *"), (pane) =>
       Array.from(pane.querySelectorAll("[aria-selected]"), (e) => e.textContent.replace(/\\s+/g, " ").trim()))"""
     load = "70.0 00000 LDS R2, [R4] mio throttle 86 %, 64 bank conflicts"

@@ -160,7 +160,7 @@ def judge(run: Run, *, require: Tier = "static", today: datetime.date | None = N
     if require not in TIERS:
         raise UsageError(f"require={require!r}: expected one of {', '.join(TIERS)}{did_you_mean(str(require), TIERS)}")
     record = recorded(run)
-    judgement = gate.judge(record, require=require, today=today or judging.today())
+    judgement = judging.judge_record(judging.Rules(require=require, compare=False, day=today), record).judgement
     return JudgedRun(frames.frame(gate.Verdict, judgement.verdicts), judgement.exit_code)
 
 

@@ -10,12 +10,13 @@ from flashcore.cli import inner_loop
 from flashcore.model.causes import Message
 from flashcore.model.record import Record
 from tests import factory
+from tests.support.judged import judged
 
 OLD = "20260101T000000Z-0000"
 
 
 def answers(record: Record, previous: Record | None = None, variant: str = "fast") -> str:
-    return "\n".join(inner_loop.answers(record, previous, variant))
+    return "\n".join(inner_loop.answers(judged(record), previous, variant))
 
 
 def test_four_answers_of_a_good_change() -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from flashcore import report
 from flashcore.cli import terminal
 from flashcore.cli.main import main
 from flashcore.errors import Exit
@@ -21,6 +20,7 @@ from flashcore.pipeline import plugins
 from flashcore.records import store
 from tests import factory
 from tests.conftest import ROOT, flashcore
+from tests.support.judged import rendered
 
 ENV = {**os.environ, "PYTHONPATH": str(ROOT / "harness"), "TERM": "xterm-256color"}
 ENV.pop("NO_COLOR", None)
@@ -253,6 +253,6 @@ def test_foreign_text_cannot_act_on_a_page(tmp_path: Path) -> None:
     suite = factory.suite(title=DRAWS)
     broken = factory.artifact("fast", "sm_80", "failed", DRAWS)
     record = factory.record(suite, artifacts=(*factory.artifacts(suite)[1:], broken))
-    pages = report.render(record, tmp_path / "report")
+    pages = rendered(record, tmp_path / "report")
     texts = [page.read_text() for page in pages]
     assert any(SHOWN in text for text in texts) and not any(map(acts, texts))

@@ -22,9 +22,9 @@ from flashcore.model.causes import OverReference
 from flashcore.model.record import Fact, Facts, Source, Subject
 from flashcore.records import soundness, store
 from flashcore.report.variant_page import VariantView
-from flashcore.report.view import Book
 from tests import conftest, factory
 from tests.conftest import Change, latest
+from tests.support.judged import book_of
 
 RUN = "20260102T030405Z-0001"
 BUDGET = dataclasses.asdict(factory.budget("registers", maximum=9))
@@ -230,7 +230,7 @@ def test_facts_of_an_extension_that_is_not_installed_are_kept_and_shown(
     record = store.read(run)
     fact = record.facts.get("wobble", Subject("fast", shape="mission"))
     assert fact is not None and (fact.value, fact.unit) == (1.25, "furlong")
-    view = VariantView(Book(record, "static", None), record.suite.variants["fast"])
+    view = VariantView(book_of(record), record.suite.variants["fast"])
     shown = {row[0].text: (row[1].text, row[1].unit) for row in view.counters.groups["other"]}
     assert shown == dict.fromkeys(("wobble", "wobble_total", "wobble_share"), ("1.250", "furlong"))
     folder = run.parent

@@ -11,15 +11,15 @@ from flashcore.explain.limiter import limiters
 from flashcore.model.record import Facts, Record
 from flashcore.report.case_view import SPEED_OF_LIGHT, CaseView
 from flashcore.report.cells import Bar
-from flashcore.report.view import Book
 from tests import factory
 from tests.conftest import published
+from tests.support.judged import book_of
 
 BUSY = {"shared_wavefronts": 8e6, "l2_throughput": 70.0, "sm_throughput": None}
 
 
 def bars(record: Record, variant: str, shape: str) -> dict[str, Bar]:
-    book, suite = Book(record, "static", None), record.suite
+    book, suite = book_of(record), record.suite
     return {bar.name: bar for bar in CaseView(book, suite.variants[variant], suite.shapes[shape]).speed_of_light}
 
 
@@ -45,7 +45,7 @@ def test_what_is_unmeasured_says_so_and_shares_are_those_of_the_limiters() -> No
     assert drawn["Compute"].percent is None and "unmeasured: no reason given" in drawn["Compute"].cell.title
     assert all(bar.cell.text == "unmeasured" for bar in drawn.values() if bar.percent is None)
     assert drawn["tensor pipe"].percent == 20.0 and drawn["FMA pipe"].percent is None
-    shares = {x.kind: x.share for x in limiters(Book(record, "static", None).readings, "fast", "mission").limiters}
+    shares = {x.kind: x.share for x in limiters(book_of(record).readings, "fast", "mission").limiters}
     assert (shares["l2"], shares["shared"]) == (drawn["L2"].percent, drawn["shared memory"].percent)
     without = dataclasses.replace(record, facts=Facts([f for f in record.facts if f.source != "ncu"]))
     assert not bars(without, "fast", "mission")
@@ -55,7 +55,7 @@ def test_the_limiters_name_the_steps_that_the_advice_names() -> None:
     """Also one at an identical shape: it read "no step removed it" below the advice to do as that step did."""
     recorded = published()
     suite = recorded.suite
-    view = CaseView(Book(recorded, "static", None), suite.variants["cluster_keys"], suite.shapes["d64_s512_h8"])
+    view = CaseView(book_of(recorded), suite.variants["cluster_keys"], suite.shapes["d64_s512_h8"])
     shown = {limiter.kind: steps for limiter, steps in view.ranked}
     advised = [x for x in view.steps if x.limiter in shown]
     assert advised and all(x.remedy == next(iter(shown[x.limiter]), None) for x in advised)

@@ -11,15 +11,16 @@ from flashcore.gate.wording import summary
 from flashcore.report import markdown
 from tests import factory
 from tests.report.test_report import TODAY, full
+from tests.support.judged import summarized
 
 
 def test_the_verdict_the_winner_and_its_bars() -> None:
-    text = markdown.render(full(), today=TODAY)
+    text = summarized(full(), today=TODAY)
     judged = judge(full(), today=TODAY)
     assert summary(judged) in text
     assert text.count("- ✗ ") == min(len(judged.failed), markdown.MOST_FAILED) > 0
     assert "| mission | `split` |" in text and "### mission: B=1, H=8, S=512, D=64" in text
-    assert markdown.render(full(), today=TODAY) == text
+    assert summarized(full(), today=TODAY) == text
     rows = [line for line in text.splitlines() if line.startswith("| █")]
     assert "slow" in rows[-1] and rows[-1].count("█") == markdown.BAR and rows[0].count("█") == 1
     assert len({line.count(" | ") for line in rows}) == 1
@@ -28,8 +29,8 @@ def test_the_verdict_the_winner_and_its_bars() -> None:
 def test_nothing_in_a_record_breaks_a_table_or_is_markup() -> None:
     record = factory.record()
     suite = dataclasses.replace(record.suite, title="<b>a | b</b>\nc")
-    assert "## &lt;b&gt;a \\| b&lt;/b&gt; c\n" in markdown.render(dataclasses.replace(record, suite=suite), today=TODAY)
-    assert "| mission | unmeasured |" in markdown.render(factory.bare_record(), today=TODAY)
+    assert "## &lt;b&gt;a \\| b&lt;/b&gt; c\n" in summarized(dataclasses.replace(record, suite=suite), today=TODAY)
+    assert "| mission | unmeasured |" in summarized(factory.bare_record(), today=TODAY)
 
 
 @pytest.mark.parametrize(("value", "count"), [(1.0, 1), (10.0, 9), (100.0, 16)])

@@ -44,9 +44,9 @@ from flashcore.model.suite import CudaSource, Prediction
 from flashcore.model.text import quantity
 from flashcore.report import guardrail_page
 from flashcore.report.overview_page import COLUMNS, Overview
-from flashcore.report.view import Book
 from tests import factory
 from tests.marks import embedded, labels, marks
+from tests.support.judged import book_of, rendered
 
 TODAY = date(2026, 1, 2)
 EVIL = "<script>alert('x')</script>\"'&"
@@ -119,7 +119,7 @@ class Page(HTMLParser):
 
 def render(record: Record, folder: Path, *, single_file: bool = False) -> dict[str, str]:
     """The pages' texts by path; what a single file has packed, unpacked."""
-    pages = report.render(record, folder, today=TODAY, single_file=single_file)
+    pages = rendered(record, folder, today=TODAY, single_file=single_file)
     return {p.relative_to(folder.resolve()).as_posix(): unpacked(p.read_text(encoding="utf-8")) for p in pages}
 
 
@@ -215,7 +215,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def test_pages_are_the_overview_first_and_one_for_each_variant(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "r"
-    pages = report.render(full(), folder)
+    pages = rendered(full(), folder)
     assert [p.relative_to(folder).as_posix() for p in pages[: len(PAGES)]] == list(PAGES)
     assert {p.stem for p in pages[len(PAGES) :]} == set(full().suite.variants)
     assert 1_000_000 < (folder / "assets/plotly-basic.min.js").stat().st_size <= 1_200_000
@@ -225,7 +225,7 @@ def test_pages_are_the_overview_first_and_one_for_each_variant(tmp_path: Path) -
 @pytest.mark.parametrize("single_file", [False, True])
 def test_same_bytes_twice(tmp_path: Path, single_file: bool) -> None:
     def contents(folder: Path) -> dict[str, bytes]:
-        report.render(full(), folder, single_file=single_file, today=TODAY)
+        rendered(full(), folder, single_file=single_file, today=TODAY)
         return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
     first = contents(tmp_path / "one")
@@ -245,20 +245,20 @@ def test_several_processes_render_the_same_bytes(
 
 
 def test_an_earlier_report_is_replaced_whole(tmp_path: Path) -> None:
-    report.render(full(), tmp_path / "r")
-    report.render(factory.record(), tmp_path / "r", single_file=True)
+    rendered(full(), tmp_path / "r")
+    rendered(factory.record(), tmp_path / "r", single_file=True)
     assert sorted(p.name for p in (tmp_path / "r").iterdir()) == [report.MARKER, "index.html"]
 
 
 def test_what_is_no_report_is_left_alone(tmp_path: Path) -> None:
-    report.render(factory.record(), tmp_path / "r")
+    rendered(factory.record(), tmp_path / "r")
     (tmp_path / "r" / "thesis.txt").write_text("mine")
     with pytest.raises(UsageError, match=r"found thesis\.txt"):
-        report.render(factory.record(), tmp_path / "r")
+        rendered(factory.record(), tmp_path / "r")
     assert (tmp_path / "r" / "thesis.txt").read_text() == "mine"
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="found a file"):
-        report.render(factory.record(), tmp_path / "file")
+        rendered(factory.record(), tmp_path / "file")
 
 
 def test_a_render_that_fails_leaves_the_old_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,7 +269,7 @@ def test_a_render_that_fails_leaves_the_old_report(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(files, "_swap", full_disk)
     with pytest.raises(WriteError, match="No space") as caught:
-        report.render(full(), tmp_path / "r")
+        rendered(full(), tmp_path / "r")
     assert caught.value.exit_code == 4, "the machine's failure, no wrong usage"
     assert {n: unpacked((tmp_path / "r" / n).read_text(encoding="utf-8")) for n in before} == before
     assert [p.name for p in tmp_path.iterdir()] == ["r"]
@@ -278,7 +278,7 @@ def test_a_render_that_fails_leaves_the_old_report(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("single_file", [False, True])
 def test_shapes_beside_the_first_lie_packed(tmp_path: Path, single_file: bool) -> None:
     """They are most of an overview, and only a script can show them."""
-    pages = report.render(full(), tmp_path / "r", today=TODAY, single_file=single_file)
+    pages = rendered(full(), tmp_path / "r", today=TODAY, single_file=single_file)
     every = {p.stem: p.read_text(encoding="utf-8") for p in pages}
     for name in ("index",) if single_file else ("index", "roofline"):
         assert "Table at long" not in every[name]
@@ -456,7 +456,7 @@ def limited(value: float, maximum: float) -> Record:
 
 def test_a_variants_page_gives_the_advice_on_its_case(tmp_path: Path) -> None:
     page = Page(render(limited(124.0, 128.0), tmp_path / "r")["variant/fast.html"]).words
-    first = advice(Book(limited(124.0, 128.0), "static", None).readings, "fast", "mission")[0]
+    first = advice(book_of(limited(124.0, 128.0)).readings, "fast", "mission")[0]
     change, _, how = first.action.partition(":")
     assert f"Next step {change} :{how}; {first.at_most} . ({first.values})" in page
 
@@ -477,7 +477,7 @@ def test_the_winners_limits_at_risk_stand_first(tmp_path: Path) -> None:
         for variant, registers in (("fast", 124), ("warp", 127))
     ]
     suite = factory.suite(variants=[factory.variant(v) for v in ("fast", "warp", "best")], budgets=budgets)
-    overview = Overview(Book(factory.bare_record(suite, facts), "static", None))
+    overview = Overview(book_of(factory.bare_record(suite, facts)))
     assert [overview.worst(winner)[0][1].subject.variant for winner in ("fast", "warp", "best")] == [
         "fast",
         "warp",
@@ -505,7 +505,7 @@ def test_the_guardrails_show_what_is_at_risk_before_what_passes_and_fold_the_res
     ]
     budgets = [factory.budget("registers", maximum=128)]
     suite = factory.suite(variants=[factory.variant(v) for v in ("warp", "fast")], budgets=budgets)
-    view = guardrail_page.Guardrails(Book(factory.bare_record(suite, facts), "static", None))
+    view = guardrail_page.Guardrails(book_of(factory.bare_record(suite, facts)))
     assert view.data["status"][0] == ["fail", "unmeasured", "at_risk", "pass"]
     assert view.counts["at_risk"] == 1 and [
         v.value for v in view.book.judgement.limits if view.state(v) == "at_risk"
@@ -523,7 +523,7 @@ def test_what_is_at_risk_stands_before_what_is_accepted() -> None:
         budgets=[factory.budget("registers", maximum=128)],
         waivers=[factory.waiver("registers_limit", 160)],
     )
-    view = guardrail_page.Guardrails(Book(factory.bare_record(suite, facts), "static", None))
+    view = guardrail_page.Guardrails(book_of(factory.bare_record(suite, facts)))
     states = [state for state in view.data["status"][0] if state in ("at_risk", "waived")]
     assert states == ["at_risk", "waived"] and [row[0].text for row in view.matrix.rows] == ["fast", "warp"]
 
@@ -591,7 +591,7 @@ def test_without_times_the_table_shows_static_facts_first(tmp_path: Path) -> Non
     page = Page(render(record, tmp_path / "r")["index.html"])
     assert "regs sm_90a" in page.words and "spills B sm_90a" in page.words
     assert "flashcore profile" in page.words and "Fastest, each problem" not in page.words
-    (section,) = Overview(Book(record, "static", None)).sections
+    (section,) = Overview(book_of(record)).sections
     shown = {key: cell for (key, *_), cell in zip(section.columns[:8], section.rows[0].cells[:8], strict=True)}
     assert not [key for key, cell in shown.items() if cell.text == "unmeasured"]
     per_sm = next(f.number for f in facts if f.name == "blocks_per_sm") or 0

@@ -13,9 +13,9 @@ from extensions.map.tests import maps
 from flashcore.cli import main
 from flashcore.model.record import Record
 from flashcore.records import store
-from flashcore.report.view import Book
 from flashcore_map.page import page
 from tests import factory
+from tests.support.judged import book_of
 
 
 def stored(folder: Path, record: Record) -> str:
@@ -110,10 +110,10 @@ def test_bad_input_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str], w
 
 def test_the_page_has_every_point_and_other_records_have_none() -> None:
     record = maps.record(40)
-    made = page(Book(record, "static", None))
+    made = page(book_of(record))
     assert made is not None
     points = made.view["drawn"]["points"]
     assert {p["name"] for p in points} == record.suite.shapes.keys()
     assert all(p["params"]["problem"] == "attention" and p["times"] and p["references"] for p in points)
     assert json.dumps(made.view["drawn"], allow_nan=False)
-    assert page(Book(factory.record(), "static", None)) is None
+    assert page(book_of(factory.record())) is None

@@ -16,13 +16,12 @@ from flashcore.explain.limiter import WORTH, limiters
 from flashcore.explain.predictions import Readings
 from flashcore.gate.expand import Expansion, headroom
 from flashcore.gate.formats import escaped
-from flashcore.gate.judge import judge
 from flashcore.model import causes, intervals
 from flashcore.model.cause_text import text
-from flashcore.model.record import Record, Subject
+from flashcore.model.record import Subject
 from flashcore.model.suite import Stage
 from flashcore.model.text import visible
-from flashcore.pipeline.judging import today
+from flashcore.pipeline.judging import Judged
 from flashcore.suites.load import select
 
 MOST_BYTES = 2048
@@ -31,12 +30,13 @@ _STEPS = ((240, 4), (240, 3), (160, 3), (120, 3), (120, 2), (90, 2), (60, 2), (6
 _Data = dict[str, Any]
 
 
-def brief(record: Record, case: str) -> _Data:
+def brief(judged: Judged, case: str) -> _Data:
     """Whether a case's variant is right; the case's time, its parts, first limiter, budgets and advice.
 
     Raises:
         UsageError: the run's suite has no such case.
     """
+    record = judged.record
     name, _, at = case.partition("/")
     variants, [shape, *_] = select(record.suite, (name,), (at,) if at else ())
     if variants[0].name != name or not at:
@@ -89,7 +89,7 @@ def brief(record: Record, case: str) -> _Data:
 
     def budgets() -> list[_Data]:
         limits, rows = {b.name: b for b in record.suite.budgets}, []
-        for v in judge(record, today=today(), variants=[name]).verdicts:
+        for v in judged.judgement.of(name).verdicts:
             if v.budget in limits and v.subject.shape in (None, at):
                 room = headroom(limits[v.budget], v.value)
                 row: _Data = {"budget": v.budget, "of": str(v.subject), "is": v.status, "limit": v.limit}

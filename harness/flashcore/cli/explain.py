@@ -16,6 +16,7 @@ from flashcore.explain.advice import Advice, advice, as_data, is_timed, sentence
 from flashcore.explain.predictions import Readings
 from flashcore.explain.rows import Row
 from flashcore.model.record import Record, unlaunched_note
+from flashcore.pipeline.judging import Rules, judge_record
 from flashcore.suites.load import select, select_archs
 
 JSON_VERSION = 1
@@ -72,7 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.recorded = runs[0] if runs else None
     record = options.recorded(arguments)
     if arguments.brief:
-        output.write(brief.fitted(brief.brief(record, case), as_json=arguments.format == "json"), None)
+        data = brief.brief(judge_record(Rules(compare=False), record), case)
+        output.write(brief.fitted(data, as_json=arguments.format == "json"), None)
         return Exit.OK
     items = list(_advice(record, arguments))
     gpu, sms = roofline.assumed_gpu(record), roofline.sm_count(record)

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from flashcore.explain import diff, roofline
-from flashcore.gate import judge
 from flashcore.gate.wording import value_of
 from flashcore.model import cause_text, intervals
 from flashcore.model.catalogue import STALL_REASONS
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import REGIMES
 from flashcore.model.text import number
-from flashcore.pipeline.judging import today
+from flashcore.pipeline.judging import Judged
 
 
-def answers(record: Record, previous: Record | None, variant: str) -> list[str]:
+def answers(judged: Judged, previous: Record | None, variant: str) -> list[str]:
     """The four answers for one variant, compared with the last comparable run if there is one.
 
     Args:
         previous: an earlier record. If it is another GPU's or suite's, the answer says that it is not compared.
     """
+    record = judged.record
     reason = "" if previous is None else diff.comparable(previous, record)
     before = None if reason else previous
     shapes = [s for s in record.suite.shapes if any(f.subject.shape == s for f in record.facts.of(variant))]
@@ -30,7 +30,7 @@ def answers(record: Record, previous: Record | None, variant: str) -> list[str]:
     lines = [f"{variant} on {record.gpu or 'no GPU'} ({against})", f"1 right?     {_right(record, variant)}"]
     lines += _labelled("2 faster?   ", [x for s in shapes for x in _faster(record, before, variant, s)])
     lines += _labelled("3 limited by?", [x for s in shapes for x in _limits(record, gaps, variant, s)])
-    lines += _labelled("4 budgets?  ", list(_budgets(record, before, variant)))
+    lines += _labelled("4 budgets?  ", list(_budgets(judged, before, variant)))
     return lines
 
 
@@ -109,8 +109,8 @@ def _limits(record: Record, gaps: Mapping[Subject, Sequence[roofline.Gap]], vari
         yield f"{shape}: " + "; ".join(parts)
 
 
-def _budgets(record: Record, before: Record | None, variant: str) -> Iterator[str]:
-    judgement = judge.judge(record, today=today(), variants=(variant,))
+def _budgets(judged: Judged, before: Record | None, variant: str) -> Iterator[str]:
+    record, judgement = judged.record, judged.judgement.of(variant)
     counts = judgement.counts()
     failed = judgement.failed
     others = f"{counts['pass']} passed, {counts['waived']} waived, {counts['unmeasured']} unmeasured"

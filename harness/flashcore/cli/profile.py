@@ -45,6 +45,6 @@ def run(arguments: argparse.Namespace) -> int:
     if check.show(arguments, text_tables.ladder, judged.record, **gate.as_data(judged)):
         gate.show(judged)
         for name in judged.variants or ():
-            print("\n".join(inner_loop.answers(judged.record, profiled.previous, name)))
+            print("\n".join(inner_loop.answers(judged, profiled.previous, name)))
         print(f"run:    {profiled.run.folder}\nreport: {profiled.pages[0]}")
     return worst([check.failed(judged.record), judged.judgement.exit_code])

@@ -8,7 +8,7 @@ from dataclasses import replace
 from flashcore.cli import options, output
 from flashcore.errors import Exit
 from flashcore.pipeline import pages, plugins
-from flashcore.pipeline.judging import today
+from flashcore.pipeline.judging import Rules, judge_record
 from flashcore.records import narrow
 from flashcore.report import markdown
 from flashcore.report.view import INDEX
@@ -36,11 +36,12 @@ def run(arguments: argparse.Namespace) -> int:
     if any(chosen := options.selected(arguments).values()):
         suite = load.narrowed(record.suite, *chosen, compared=True)
         record = replace(narrow.narrowed(record, suite), suite=suite)
+    judged = judge_record(Rules(require=arguments.require, compare=False), record)
     if arguments.format == "md":
         overviews = [make for page, make in plugins.objects("pages") if page == INDEX]
-        text = markdown.render(record, require=arguments.require, today=today(), overviews=overviews)
+        text = markdown.render(record, judged.judgement, overviews=overviews)
         output.write(text, arguments.output)
     else:
         target = pages.Target(arguments.output, arguments.single_file)
-        print(pages.write(target, record, require=arguments.require)[0])
+        print(pages.write(target, judged)[0])
     return Exit.OK

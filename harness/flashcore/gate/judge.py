@@ -129,6 +129,10 @@ class Judgement:
     def goals(self) -> tuple[Verdict, ...]:
         return tuple(v for v in self.verdicts if v.severity == "goal")
 
+    def of(self, variant: str) -> Judgement:
+        """The verdicts on one variant."""
+        return replace(self, verdicts=tuple(v for v in self.verdicts if v.subject.variant == variant))
+
     def counts(self, severity: Severity = "limit") -> Counter[Status]:
         """The number of verdicts of that severity by status."""
         return Counter(v.status for v in self.verdicts if v.severity == severity)

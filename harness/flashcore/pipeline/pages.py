@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flashcore import report
-from flashcore.gate.baseline import Baseline
 from flashcore.model.record import Record
-from flashcore.model.suite import Tier
 from flashcore.pipeline import plugins
-from flashcore.pipeline.judging import today
+from flashcore.pipeline.judging import Judged
 from flashcore.suites.find import of_project
 
 
@@ -22,23 +20,14 @@ class Target:
     single_file: bool
 
 
-def write(
-    target: Target,
-    record: Record,
-    *,
-    require: Tier,
-    baseline: Baseline | None = None,
-    against: Record | None = None,
-) -> list[Path]:
+def write(target: Target, judged: Judged, against: Record | None = None) -> list[Path]:
     """Writes the pages of a run; returns their paths, the entry page first. See :func:`flashcore.report.render`."""
-    folder = Path(target.folder or Path(of_project("reports")) / record.id)
+    folder = Path(target.folder or Path(of_project("reports")) / judged.record.id)
     return report.render(
-        record,
+        judged.record,
+        judged.judgement,
         folder,
         single_file=target.single_file,
-        require=require,
-        today=today(),
-        baseline=baseline,
         against=against,
         pages=[make for _, make in plugins.objects("pages")],
         sections=plugins.objects("sections"),

@@ -15,7 +15,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,11 +23,12 @@ from markupsafe import Markup, escape
 
 from flashcore import __version__
 from flashcore.errors import UsageError
+from flashcore.gate.judge import Judgement
 from flashcore.gate.wording import sentence, summary
 from flashcore.model.catalogue import FACTS
 from flashcore.model.files import make_folder, replace_folder, write_atomically
 from flashcore.model.record import Record
-from flashcore.model.suite import Tier, Variant
+from flashcore.model.suite import Variant
 from flashcore.model.text import significant, visible
 from flashcore.report import (
     cells,
@@ -43,7 +43,6 @@ from flashcore.report.view import GUARDRAILS, INDEX, ROOFLINE, Book, Page, gate_
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from flashcore.gate.baseline import Baseline
 
 HERE = Path(__file__).parent
 #: Lists the files that a render wrote, so that the next one replaces only those.
@@ -60,12 +59,10 @@ _CORE = (INDEX, ROOFLINE, GUARDRAILS)  # pages that every record with something 
 
 def render(
     record: Record,
+    judgement: Judgement,
     folder: Path,
     *,
     single_file: bool = False,
-    require: Tier = "static",
-    today: date | None = None,
-    baseline: Baseline | None = None,
     against: Record | None = None,
     pages: Sequence[Callable[[Book], Page[Any] | None]] = (),
     sections: Sections = (),
@@ -75,9 +72,9 @@ def render(
     It is written next to ``folder`` and then moved into place, so that a reader never sees a partial report.
 
     Args:
+        judgement: the command's, of this record.
         folder: created if missing; an earlier report in it is replaced.
         single_file: one ``index.html`` with all pages, for mailing.
-        require, today, baseline: as in :func:`flashcore.gate.judge.judge`.
         against: another record, for the page *Compare*.
         pages: plugins' pages: each function makes a page, or ``None`` if the record has nothing for it.
         sections: plugins' sections.
@@ -87,7 +84,7 @@ def render(
     """
     folder = folder.resolve()
     _check_replaceable(folder)
-    book = Book(record, require, today, baseline, against)
+    book = Book(record, judgement, against)
     roofline = roofline_page.page(book)
     every: list[Page[Any]] = [overview_page.page(book)]
     every += [roofline] if roofline.view.has_content else []

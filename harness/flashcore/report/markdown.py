@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from datetime import date
 from html import escape
 from typing import Any
 
-from flashcore.gate.baseline import Baseline
 from flashcore.gate.formats import table
+from flashcore.gate.judge import Judgement
 from flashcore.gate.wording import sentence, summary
 from flashcore.model.record import Record
-from flashcore.model.suite import Tier
 from flashcore.model.text import UNMEASURED
 from flashcore.report import overview_page
 from flashcore.report.cells import Cell
@@ -26,10 +24,8 @@ _TIME = [key for key, *_ in _COLUMNS].index("time")
 
 def render(
     record: Record,
+    judgement: Judgement,
     *,
-    require: Tier = "static",
-    today: date | None = None,
-    baseline: Baseline | None = None,
     overviews: Iterable[Callable[[Book], Page[Any] | None]] = (),
 ) -> str:
     """The record as Markdown; arguments as in :func:`flashcore.report.render`.
@@ -37,7 +33,7 @@ def render(
     Args:
         overviews: plugins' functions that make a page to replace the overview, or ``None``.
     """
-    book = Book(record, require, today, baseline)
+    book = Book(record, judgement)
     replaced = next((page.tables for make in overviews if (page := make(book))), ())
     failed = book.judgement.failed
     parts = [f"## {_safe(record.suite.title)}", "", _safe(summary(book.judgement)), ""]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from functools import cache, cached_property
 from typing import Generic, TypeVar
 
@@ -15,15 +14,13 @@ from flashcore.explain.limiter import Limiters
 from flashcore.explain.predictions import Readings, extreme, unmeasured
 from flashcore.explain.roofline import Gap
 from flashcore.explain.rows import Row
-from flashcore.gate import judge
-from flashcore.gate.baseline import Baseline
 from flashcore.gate.judge import Judgement, Status
 from flashcore.gate.wording import summary
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause_text import text
 from flashcore.model.groups import grouped
 from flashcore.model.record import CaseOutcome, Listing, Record, Subject
-from flashcore.model.suite import Shape, Stage, Tier, Variant
+from flashcore.model.suite import Shape, Stage, Variant
 from flashcore.model.text import UNMEASURED
 from flashcore.report.cells import Cell, fact_cell, missing, not_applicable
 
@@ -93,15 +90,13 @@ class Book:
     def __init__(
         self,
         record: Record,
-        require: Tier,
-        today: date | None,
-        baseline: Baseline | None = None,
+        judgement: Judgement,
         other: Record | None = None,
     ) -> None:
         suite = record.suite
         self.record = record
         self.other = other  # a record to compare with
-        self.judgement = judge.judge(record, require=require, today=today, baseline=baseline)
+        self.judgement = judgement
         self.verdicts = grouped(((v.subject.variant, v.severity), v) for v in self.judgement.verdicts)
         self.artifacts = {(a.variant, a.arch): a for a in record.artifacts}
         self.outcomes = {(o.variant, o.shape, o.stage): o for o in record.outcomes}

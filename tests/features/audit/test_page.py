@@ -13,9 +13,9 @@ from flashcore.errors import Exit
 from flashcore.features.audit import kernels, page
 from flashcore.model.record import Facts, Record
 from flashcore.records import store
-from flashcore.report.view import Book
 from tests import factory
 from tests.features.audit.conftest import CUBINS, KERNELS, both, library
+from tests.support.judged import book_of
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Record:
 
 
 def test_the_page_counts_what_spills_and_all_code(record: Record) -> None:
-    shown = page.page(Book(record, "static", None))
+    shown = page.page(book_of(record))
     assert shown is not None
     view = shown.view
     by_kernel = {f.subject: f.number for f in record.facts.named("spill_store_bytes")}
@@ -59,7 +59,7 @@ def test_the_report_opens_with_it(record: Record, tmp_path: Path) -> None:
 
 
 def test_a_suite_keeps_its_overview() -> None:
-    assert page.page(Book(factory.record(), "static", None)) is None
+    assert page.page(book_of(factory.record())) is None
 
 
 def test_failures_come_first_and_name_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from flashcore import report
 from flashcore.cli.main import main
 from flashcore.errors import Exit
 from flashcore.explain import diff
@@ -22,6 +21,7 @@ from flashcore.model.suite import REGIMES
 from flashcore.records import store
 from tests import factory
 from tests.report.test_report import TODAY, Page, full
+from tests.support.judged import rendered
 
 OLD = "20260101T000000Z-0000"
 MORE = [compare_page.page]
@@ -59,7 +59,7 @@ def contradicting() -> Record:
 
 
 def read(folder: Path, record: Record, **options: Any) -> tuple[Page, dict[str, Any]]:
-    report.render(record, folder, today=TODAY, pages=MORE, **options)
+    rendered(record, folder, today=TODAY, pages=MORE, **options)
     text = (folder / "compare.html").read_text(encoding="utf-8")
     match = re.search(r'id="compare-data">(.*?)</script>', text, re.DOTALL)
     return Page(text), json.loads(match[1]) if match else {}
@@ -203,7 +203,7 @@ def test_beyond_the_most_pairs_kin_keep_their_intervals(tmp_path: Path, monkeypa
 
 def test_imported_kernels_are_compared_by_what_ncu_counted(tmp_path: Path, sample_record: Any) -> None:
     record = sample_record("app_full")
-    report.render(record, tmp_path / "alone", today=TODAY, pages=MORE)
+    rendered(record, tmp_path / "alone", today=TODAY, pages=MORE)
     assert not (tmp_path / "alone/compare.html").exists(), "its kernels have nothing in common"
     page, data = read(tmp_path / "r", record, against=dataclasses.replace(record, id="20260102T000000Z-0000"))
     assert data["shapes"]["g16384_b256"]["first"] is not None
@@ -263,7 +263,7 @@ def test_a_variant_that_the_other_lacks_stands_against_its_winner(tmp_path: Path
 
 
 def test_without_two_measured_cases_there_is_nothing_to_compare(tmp_path: Path) -> None:
-    report.render(factory.bare_record(), tmp_path / "r", today=TODAY, pages=MORE)
+    rendered(factory.bare_record(), tmp_path / "r", today=TODAY, pages=MORE)
     assert not (tmp_path / "r/compare.html").exists()
 
 

@@ -19,10 +19,10 @@ from flashcore.measure.workers.pool import Pool
 from flashcore.model.causes import Hang, Incapable
 from flashcore.model.record import Facts
 from flashcore.report import roofline_page
-from flashcore.report.view import Book
 from tests import factory, stages
 from tests.features.energy.test_facts import steady
 from tests.marks import marks
+from tests.support.judged import book_of
 
 SUITE = factory.suite()
 PAIRS = [(SUITE.variants[name], SUITE.shapes["mission"]) for name in ("slow", "fast")]
@@ -62,13 +62,13 @@ def test_every_case_has_facts_or_a_cause(lacks: bool, tmp_path: Path) -> None:
     told = replace(record, facts=Facts([*record.facts, *energy.values()]))
     table = text_tables.ladder(told)
     assert "mJ" in table and " 20.000" in table and "mJ" not in text_tables.ladder(record)
-    (mission, *_) = roofline_page.Roofline(Book(told, "static", None)).shapes
+    (mission, *_) = roofline_page.Roofline(book_of(told)).shapes
     assert mission.drawn is not None
     joules = {m["variant"]: m["mJ per call"] for m in marks(mission.drawn) if m["kernel"] is None}
     assert joules["slow"] == pytest.approx(20) and joules["fast"] is None, "the hover tells what was recorded"
-    html = section(Book(factory.bare_record(SUITE, energy.values()), "static", None))
+    html = section(book_of(factory.bare_record(SUITE, energy.values())))
     assert '<td class="number">20.00' in html and html.count("unmeasured") >= 4
 
 
 def test_a_run_without_energy_has_no_table() -> None:
-    assert section(Book(factory.bare_record(SUITE), "static", None)) == ""
+    assert section(book_of(factory.bare_record(SUITE))) == ""

@@ -16,6 +16,7 @@ from flashcore.features.reports import assemble, kernels
 from flashcore.model.record import Record
 from flashcore.readers.ncu.results import Metric, Report, Result
 from tests.features.reports.test_traces import LAUNCHES, nsys_export
+from tests.support.judged import book_of, judged
 
 
 def launches(*given: tuple[str, int, float | None, tuple[str, ...]]) -> Record:
@@ -109,20 +110,19 @@ def test_the_overview_of_a_trace_and_of_ranges(tmp_path: Path, capsys: pytest.Ca
 
 def test_the_overviews_of_a_suite_and_of_a_capture_stay(tmp_path: Path) -> None:
     from flashcore.features.reports import page
-    from flashcore.report.view import Book
     from tests import factory
 
-    assert page.page(Book(factory.record(), "static", None)) is None
+    assert page.page(book_of(factory.record())) is None
     imported = launches(("a", 8, 1e3, ()))
-    assert page.page(Book(imported, "static", None)) is not None
+    assert page.page(book_of(imported)) is not None
     surveyed = replace(imported, suite=replace(imported.suite, notes=("a: 99 % of 40 launches",)))
-    assert page.page(Book(surveyed, "static", None)) is None  # one launch of each kernel was measured
+    assert page.page(book_of(surveyed)) is None  # one launch of each kernel was measured
 
 
 def test_ranges_are_indented_on_the_page(tmp_path: Path, sample_report: Any) -> None:
     from flashcore.pipeline import pages
 
     record = launches(("a", 8, 1e3, ("d:step", "d:forward")))
-    pages.write(pages.Target(str(tmp_path / "pages"), single_file=False), record, require="static")
+    pages.write(pages.Target(str(tmp_path / "pages"), single_file=False), judged(record))
     page = (tmp_path / "pages" / "index.html").read_text()
     assert "&emsp;d:forward" in page or "\u2003d:forward" in page

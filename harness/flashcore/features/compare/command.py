@@ -15,9 +15,9 @@ from flashcore.errors import Exit
 from flashcore.explain import diff
 from flashcore.features.compare import differences, kernels, sides
 from flashcore.model.record import Record, Subject
-from flashcore.model.suite import TIERS
 from flashcore.model.text import number
 from flashcore.pipeline import pages
+from flashcore.pipeline.judging import Rules, judge_record
 
 TOP = 20
 _ORDER = typing.get_args(diff.Direction)
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(as_json(a, b) if json else terminal.painted(as_text(a, b, arguments.top, whole=bool(arguments.variants))))
     if arguments.output:
         target = pages.Target(arguments.output, arguments.single_file)
-        written = pages.write(target, b, require=TIERS[0], against=a)
+        written = pages.write(target, judge_record(Rules(compare=False), b), against=a)
         page = next((file for file in written if file.stem == "compare"), written[0])
         print(page, file=sys.stderr if json else None)
     return Exit.OK

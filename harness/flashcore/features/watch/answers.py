@@ -11,13 +11,12 @@ from flashcore.explain.advice import advice, as_data, sentence
 from flashcore.explain.limiter import limiters
 from flashcore.explain.predictions import Readings
 from flashcore.explain.roofline import case_bounds
-from flashcore.gate import judge
 from flashcore.gate.wording import sentence as verdict_sentence
 from flashcore.gate.wording import summary
 from flashcore.model.intervals import levels, ratio
 from flashcore.model.record import CaseOutcome, Record, Subject
 from flashcore.model.text import number
-from flashcore.pipeline.judging import Rules, baseline_of, today
+from flashcore.pipeline.judging import Rules, judge_record
 
 Question = Literal["budgets", "right", "faster", "limits"]
 Status = Literal["ok", "failed", "unmeasured"]
@@ -33,8 +32,7 @@ class Content(NamedTuple):
 
 def of_budgets(record: Record, variant: str) -> Content:
     """The variant's limits: those that fail, and how many are met."""
-    _, baseline = baseline_of(record.suite, Rules())
-    judgement = judge.judge(record, today=today(), variants=[variant], baseline=baseline)
+    judgement = judge_record(Rules(variants=(variant,)), record).judgement
     counts, failed = dict(judgement.counts()), judgement.failed
     status: Status = "failed" if failed else "ok" if counts.get("pass") else "unmeasured"
     lines = [verdict_sentence(v) for v in failed] or [summary(judgement)]
