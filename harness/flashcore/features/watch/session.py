@@ -82,7 +82,11 @@ class Session:
         self._save = self.newest
         self._temporary = tempfile.TemporaryDirectory(prefix="flashcore-watch-")
         self._folders = (Path(self._temporary.name, str(n)) for n in itertools.count())
-        self._load()
+        try:
+            self._load()
+        except BaseException:  # nobody will close this session
+            self._temporary.cleanup()
+            raise
 
     def _load(self) -> None:
         """Reads the manifest and the problems anew; processes that had imported them are ended."""
