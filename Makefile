@@ -28,7 +28,7 @@ SELECT    = --suite $(SUITE) $(FILTER)
 # Tests start hundreds of processes, which would otherwise compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help profile build check bench sanitize report gate roofs tune introspect list doctor test test-all pytest lint types style imports size docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-launcher bench-against bench-capture bench-frames fuzz bench-mutants bench-holes bench-gpus bench-kills bench-mutation mutation bench-report bench-audit bench-spills bench-advice bench-watch bench-counters bench-run bench-decisions bench-judge bench-judge-times bench-cheats bench-bisect bench-energy
+.PHONY: help profile build check bench sanitize report gate roofs tune introspect list doctor test test-all pytest lint types style imports size docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-against bench-capture bench-frames fuzz bench-mutants bench-holes bench-gpus bench-kills bench-mutation mutation bench-report bench-audit bench-spills bench-advice bench-watch bench-counters bench-run bench-decisions bench-bisect bench-energy
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -121,9 +121,6 @@ bench-crosscheck: $(DEV) ## compare the bench stage's times with nvbench's (need
 bench-regimes: $(DEV) ## test the timing modes on kernels of known duration (needs a GPU, sm_90 or newer)
 	$(PY) -m benchmarks.regimes $(ARGS)
 
-bench-launcher: $(DEV) ## compare the launcher's outputs and times with bench's on ten kernels (needs a GPU and triton)
-	$(PY) -m benchmarks.launcher $(ARGS)
-
 bench-against: $(DEV) ## test the timing gate: false alarms, planted slowdowns (needs a GPU, five minutes)
 	$(PY) -m benchmarks.against --suite $(SUITE) $(ARGS)
 
@@ -167,15 +164,6 @@ bench-spills: $(DEV) ## compare spill bytes read from cubins with those that com
 
 bench-decisions: $(DEV) ## plant lost compiler decisions and harmless edits (one minute, no GPU)
 	$(PY) -m benchmarks.decisions $(ARGS)
-
-bench-judge: $(DEV) ## judge candidates that cheat and honest ones (ARGS="--build DIR"; needs a GPU for those that reach one)
-	$(PY) -m benchmarks.judge $(ARGS)
-
-bench-judge-times: $(DEV) ## compare the judge's times with bench's on six kernels (needs a GPU and triton)
-	$(PY) -m benchmarks.judge_times $(ARGS)
-
-bench-cheats: $(DEV) ## time variants whose host code cheats, beside an honest one (ARGS=--isolate; needs a GPU)
-	$(PY) -m benchmarks.cheats $(ARGS)
 
 bench-advice: $(DEV) ## ask for advice on kernels with planted performance defects (needs a GPU, or ARGS="--profiles DIR")
 	$(PY) -m benchmarks.advice $(ARGS)

@@ -49,7 +49,7 @@ KERNELS = (
 )
 _CHILDREN = (
     "flashcore.measure.bench.", "flashcore.measure.check.",
-    "flashcore_tune.trial", "flashcore.features.judge.answers", "flashcore_map.",
+    "flashcore_tune.trial", "flashcore_judge.answers", "flashcore_map.",
 )  # fmt: skip
 #: Of a library's or Python's own start; the child would come too late to be told.
 _AT_START = ("PYTHON", "LC_", "LANG", "LD_", "OMP_", "MKL_", "KMP_", "OPENBLAS_", "GOMP_", "TORCH_")
@@ -215,7 +215,7 @@ def supervised(forks: Forks) -> Iterator[None]:
 
     starters = [process]
     with contextlib.suppress(ImportError):
-        starters.append(importlib.import_module("flashcore.features.launcher.program"))
+        starters.append(importlib.import_module("flashcore_judge.launcher.program"))
     with pytest.MonkeyPatch.context() as patch:
         for module in starters:
             patch.setattr(module, "subprocess", Starter)

@@ -87,13 +87,11 @@ def commands(page: Path) -> Iterator[str]:
             yield from re.split(r"\s(?:&&|\||>)\s", line)
 
 
-# Commands of plugins in extend.md are executed by test_plugins.
-# Those of extensions, and of their pages, are checked by the extensions' tests.
-@pytest.mark.parametrize(
-    "page",
-    [p for p in PAGES if p.name != "extend.md" and EXTENSIONS not in p.parents],
-    ids=lambda p: str(p.relative_to(ROOT)),
-)
+# Commands in extend.md are executed by test_extensions; those of extensions, and of their pages, by their tests.
+OURS = [p for p in PAGES if p.name != "extend.md" and EXTENSIONS not in p.parents]
+
+
+@pytest.mark.parametrize("page", OURS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_commands_are_understood(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = dict(re.findall(r"^([a-z-]+):.*\n((?:\t.*\n)*)", makefile, re.MULTILINE))
@@ -283,7 +281,7 @@ NEEDS = {
     r"pip install|python3 -m venv|^cd |^make |^export |^sh |^ray |^nsys |ncu --import|aws s3": "an installation",
     r"flashcore (bench|watch|phases|bisect|capture|profile|sanitize|map .*--points|tune )": "a GPU",
     r"flashcore check --gpus|--device cpu|transformer/model.py|^\w+=\S+ .*python my_model|^mkdir -p": "a GPU, torch",
-    r"--require timing|flashcore judge|RUN_ON_|flashcore (compare|gate) 20261122T004": "runs and keys",
+    r"--require timing|RUN_ON_|flashcore (compare|gate) 20261122T004": "runs and keys",
     r"\.whl|their_kernels|--save-baseline|flashcore audit$|\.ncu-rep|trace\.json|\.sqlite|gemm\.csv": "own files",
     r"examples/(languages|sgemm)": "other compilers, a network",
     r"^#|^if |^git add|^printf": "a script of the reader's",
@@ -299,8 +297,8 @@ IN_CLONE = r"examples/|kernels/attention|\d{8}T|tma_split_keys|results/|gpu\.run
 
 def runnable() -> Iterator[tuple[Path, str]]:
     """The commands in the documentation's shell blocks that need no GPU, no network and nothing of the reader's."""
-    for page in PAGES:
-        for token in () if page in RUN_ELSEWHERE or EXTENSIONS in page.parents else tokens(page):
+    for page in OURS:
+        for token in () if page in RUN_ELSEWHERE else tokens(page):
             if token.type == "fence" and (kind := token.info.strip()) in ("console", "sh", "bash"):
                 lines = token.content.replace("\\\n", " ").splitlines()
                 for line in lines if kind != "console" else [x[2:] for x in lines if x.startswith("$ ")]:

@@ -16,7 +16,7 @@ from flashcore.model import plugin
 from tests.conftest import TESTS, TOY
 from tests.recorded import RECORDED
 
-#: What they do here needs a GPU, the CUDA compiler, a git repository, a key, a candidate, a map, a user or a client.
+#: What they do here needs a GPU, the CUDA compiler, a git repository, a key, a map, a user or a client.
 PARSED = {
     "profile",
     "build",
@@ -30,7 +30,6 @@ PARSED = {
     "phases",
     "mcp",
     "bisect",
-    "judge",
     "map",
 }
 EXAMPLES = [

@@ -12,7 +12,6 @@ import pytest
 
 from flashcore.errors import CapabilityError, Exit
 from flashcore.features.languages.traced import Traced
-from flashcore.features.launcher.planned import planned
 from flashcore.gate import baseline, judge
 from flashcore.measure.static import facts as static_facts
 from flashcore.measure.workers.kernel_call import Case
@@ -22,6 +21,7 @@ from flashcore.model.record import Artifact, Facts, Record
 from flashcore.model.suite import Suite
 from flashcore.pipeline import plugins
 from flashcore.suites.load import load
+from flashcore_judge.launcher.planned import planned
 from tests import factory, softmax_cases
 
 ARCH = "sm_90a"
@@ -281,6 +281,6 @@ def test_a_build_of_another_machine_needs_no_compiler(compiled: Compiled, monkey
 
 
 def test_a_language_without_a_recorder_is_launched_from_cubins() -> None:
-    language = Traced("absent", "no-such-distribution", "no.such.module")
-    assert language.launcher and language.version is None
+    language = Traced("absent", "no-such-distribution", "no.such.module", launcher="some.module:target")
+    assert language.launcher == "some.module:target" and language.version is None
     assert "launched from their cubins" in language.run(lambda: None, {}, [])

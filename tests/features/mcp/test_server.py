@@ -149,7 +149,7 @@ def test_each_tool_is_listed_with_its_schema(place: Path) -> None:
     async def run() -> None:
         async with apart(place, env=python_process.environment()) as client:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-            names = {"doctor", "list", "check", "bench", "profile", "gate", "explain", "compare", "audit", "judge"}
+            names = {"doctor", "list", "check", "bench", "profile", "gate", "explain", "compare", "audit"}
             assert tools.keys() == names
             assert "--allow-host-code" in (tools["bench"].description or "")
             audit = tools["audit"].input_schema
@@ -375,14 +375,3 @@ def _servers(root: Path) -> list[int]:
 def _processes(folder: Path) -> list[str]:
     """The command lines of the processes that work in a folder, which the server does not."""
     return [line for _, cwd, line in _lines() if cwd.is_relative_to(folder)]
-
-
-def test_a_candidate_is_judged_only_with_the_users_consent(place: Path) -> None:
-    (place / "one").mkdir()
-    form = {"name": "a", "problem": "none", "tolerance": "none", "launches": [{"cubin": "../secret"}]}
-    (place / "one" / "candidate.json").write_text(json.dumps(form))
-    arguments = {"suite": "suite", "candidates": ["one"]}
-    refused = call(place, "judge", **arguments)
-    assert refused.is_error and refused.structured_content["type"] == "host_code_refused"
-    (verdict,) = answer(call(place, "judge", "--allow-host-code", **arguments))["verdicts"]
-    assert verdict["status"] == "rejected" and (place / "verdicts").is_dir()

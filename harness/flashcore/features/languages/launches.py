@@ -24,7 +24,8 @@ class Call:
         grid, threads, cluster: blocks, threads per block, and blocks per cluster, each one number or three; a ``grid``
             counts clusters of one number.
         arguments: tensors stand by their names in the problem; nothing stands by a name that only the source has. An
-            argument of several values is a list of :class:`flashcore.features.launcher.plan.Value` as JSON.
+            argument of several values is a list of its parts: ``{"hex": bytes}`` first, where something is no address,
+            and ``{"at": byte, "tensor": name, "offset": bytes}``.
         shared: bytes of dynamic memory per block.
         flags: whether it is programmatic, and whether cooperative.
         workspace: bytes.

@@ -73,8 +73,10 @@ class Traced:
         package: the distribution whose version is the compiler's.
         compiler: the compiler's module.
         variables: the prefix of environment variables that change what is compiled.
-        recorder: names a context with the launches of the function as it runs on a GPU. Without one, kernels are
-            launched from their cubins only.
+        recorder: names a context with the launches of the function as it runs on a GPU.
+        launcher: without a recorder, names the function that launches kernels from their cubins; see ``launcher`` of
+            :class:`flashcore.model.languages.Language`.
+        install: what to ask pip for; empty: the package.
     """
 
     def __init__(
@@ -84,11 +86,13 @@ class Traced:
         compiler: str,
         variables: str = "FLASHCORE_NONE",
         recorder: str = "",
+        launcher: str = "",
+        install: str = "",
     ) -> None:
         self.name, self._package, self._compiler = name, package, compiler
-        self.variables, self._recorder = variables, recorder
+        self.variables, self._recorder, self._install = variables, recorder, install or package
         #: What launches the kernels if the command does not say.
-        self.launcher = "" if recorder else "flashcore.features.launcher.program:target"
+        self.launcher = launcher
 
     @property
     def version(self) -> str | None:
@@ -178,7 +182,7 @@ class Traced:
                 return made
         raise CapabilityError(
             f"no {self._package} on this machine, nor a build of {variant.name}'s present sources",
-            f"pip install 'flashcore-harness[{self.name}]'",
+            f"pip install '{self._install}'",
         )
 
     def _make(self, units: Sequence[_Unit], root: Path, suite: Suite) -> None:

@@ -42,7 +42,6 @@ TOOLS = {
     "explain": Tool(hidden=("bounds", "device", "suite")),
     "compare": Tool(host_code=True),
     "audit": Tool(hidden=("archs", "flags")),
-    "judge": Tool(host_code=True),
 }
 #: Destinations of options that no tool has: of the terminal, of other hosts and stores.
 _HIDDEN = ("executor", "format", "quiet", "records", "schema")

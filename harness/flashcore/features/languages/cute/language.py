@@ -157,4 +157,6 @@ def _written() -> Iterator[Callable[[], str]]:
             text = file.read().decode(errors="replace")
 
 
-LANGUAGE = Traced("cute", "nvidia-cutlass-dsl", __name__, variables="CUTE_DSL_")
+LANGUAGE = Traced(
+    "cute", "nvidia-cutlass-dsl", __name__, variables="CUTE_DSL_", launcher="flashcore_judge.launcher.program:target"
+)

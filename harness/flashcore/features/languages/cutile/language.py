@@ -106,4 +106,6 @@ def _words(value: Any) -> Iterator[str]:
     yield from [value.name, *map(str, (*value.shape, *value.stride()))] if isinstance(value, StandIn) else [repr(value)]
 
 
-LANGUAGE = Traced("cutile", "cuda-tile", __name__, variables="CUDA_TILE_")
+LANGUAGE = Traced(
+    "cutile", "cuda-tile", __name__, variables="CUDA_TILE_", launcher="flashcore_judge.launcher.program:target"
+)

@@ -2,5 +2,7 @@
 
 from flashcore.features.languages.traced import Traced
 
-_TRITON = "flashcore.features.languages.triton.language"  # a plugin of its own, which may be absent
-LANGUAGE = Traced("gluon", "triton", _TRITON, variables="TRITON_", recorder=f"{_TRITON}:recorded")
+_TRITON = "flashcore.features.languages.triton.language"
+LANGUAGE = Traced(
+    "gluon", "triton", _TRITON, variables="TRITON_", recorder=f"{_TRITON}:recorded", install="flashcore-harness[triton]"
+)

@@ -99,4 +99,6 @@ def _assembled(ptx: str, arch: str, max_registers: int | None) -> tuple[bytes, s
         return made.read_bytes(), done.stderr
 
 
-LANGUAGE = Traced("numba", "numba-cuda", __name__, variables="NUMBA_")
+LANGUAGE = Traced(
+    "numba", "numba-cuda", __name__, variables="NUMBA_", launcher="flashcore_judge.launcher.program:target"
+)

@@ -163,4 +163,11 @@ def _call(
     )
 
 
-LANGUAGE = Traced("triton", "triton", __name__, variables="TRITON_", recorder=f"{__name__}:recorded")
+LANGUAGE = Traced(
+    "triton",
+    "triton",
+    __name__,
+    variables="TRITON_",
+    recorder=f"{__name__}:recorded",
+    install="flashcore-harness[triton]",
+)

@@ -1,0 +1,79 @@
+"""The child in the sandbox: compiles a candidate's variant and records its launches. Its answer is not trusted.
+
+``planner ROOT VARIANT ARCH SHAPE…``: a variant of the suite in that folder. Writes ``{"shapes": {shape: [launches of
+some numbers…]}, "cubins": {file: base64}}``; its exit code is that of an error.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from flashcore.errors import FlashcoreError
+from flashcore.measure.cases import child_cases
+from flashcore.measure.compiling import compile_all
+from flashcore.measure.machine import python_process
+from flashcore.measure.settings import Settings
+from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.problem_file import all_kinds, load_problem
+from flashcore.model.record import Artifact
+from flashcore.pipeline.opening import open_context
+from flashcore_judge.launcher import cuda_source, planned
+
+
+def main() -> None:
+    answers = python_process.answers()
+    try:
+        answer = _planned(*sys.argv[1:])
+    except FlashcoreError as error:
+        print(error, flush=True)
+        os._exit(error.exit_code)
+    answers.write(json.dumps(answer))
+    answers.close()
+    os._exit(0)  # whatever the candidate left running
+
+
+def _planned(root: str, name: str, arch: str, *shapes: str) -> dict[str, Any]:
+    (made := Path("cubins")).mkdir()  # all that is written is the sandbox's
+    launcher = "flashcore_judge.launcher.program:target"
+    context = open_context(Settings(root, variants=(name,), shapes=shapes, upto=None, launcher=launcher))
+    variant = context.suite.variants[name]
+    suite = replace(context.suite, variants={name: variant})  # others may need compilers that are not there
+    options = replace(context.options, archs=(arch,), plans_only=True)
+    context = replace(context, suite=suite, gpu_arch=arch, options=options)
+    context = replace(context, built=compile_all(context))
+    artifact = context.built.artifact(name, arch)
+    if artifact is None or artifact.status != "ok":
+        raise FlashcoreError(f"it does not compile: {artifact.message if artifact else 'no build'}")
+    cases = child_cases(context, [(variant, suite.shapes[shape]) for shape in shapes])
+    launches = {case.shape: [_launches(case, each, artifact, made) for each in _numbers(case)] for case in cases}
+    cubins = {path.name: base64.b64encode(path.read_bytes()).decode() for path in made.iterdir()}
+    return {"shapes": launches, "cubins": cubins}
+
+
+def _numbers(case: Case) -> list[dict[str, Any]]:
+    """The operator's numbers that only its inputs decide, of each kind of input that has others."""
+    wanted = {a.name for a in case.arguments if a.kind != "tensor" and a.default is None and a.name not in case.params}
+    if not wanted:
+        return [{}]
+    problem = load_problem(case.root, case.problem_file)
+    kinds = all_kinds(problem) if case.library else problem.KINDS[:1]  # as recorded
+    inputs = (problem.make_inputs(dict(case.params), 0, "cpu", kind) for kind in kinds)
+    numbers = ({k: v for k, v in each.items() if k in wanted and isinstance(v, int | float)} for each in inputs)
+    return [*{json.dumps(each): each for each in numbers}.values()]
+
+
+def _launches(case: Case, numbers: Mapping[str, Any], artifact: Artifact, folder: Path) -> dict[str, Any]:
+    plan = cuda_source.planned(case, dict(numbers), artifact, folder) if case.library else planned.planned(case, folder)
+    workspaces = {name: t.sizes[0] for name, t in plan.tensors.items() if t.role == "workspace"}
+    return {"launches": plan.model_dump()["launches"], "workspaces": workspaces, "numbers": numbers}
+
+
+if __name__ == "__main__":
+    main()
