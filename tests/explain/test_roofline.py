@@ -325,7 +325,7 @@ def test_at_the_power_limit_only_the_highest_clock_makes_a_time_impossible(
     )
     (result,) = [c for c in case_bounds(record) if str(c.subject) == "fast/mission"]
     gap = result.gap("isolated_p50")
-    assert gap and gap.floor_us == pytest.approx(floor_us, rel=0.01)
+    assert gap and gap.own.us == pytest.approx(floor_us, rel=0.01)
     assert gap.is_impossible is impossible
 
 
@@ -338,7 +338,7 @@ def test_at_the_power_limit_memory_is_no_faster() -> None:
     )
     (result,) = [c for c in case_bounds(record) if str(c.subject) == "fast/mission"]
     cold, warm = result.gap("cold_p50"), result.gap("isolated_p50")
-    assert cold and warm and cold.floor_us == warm.floor_us == pytest.approx(floor_us, rel=0.01)
+    assert cold and warm and cold.own.us == warm.own.us == pytest.approx(floor_us, rel=0.01)
     assert cold.least_us == pytest.approx(0.9 * floor_us)
     assert warm.least_us == pytest.approx(floor_us * 1320 / 1980, rel=0.01), "its data is in L2"
 
@@ -347,13 +347,32 @@ def test_warm_data_in_l2_has_no_dram_floor() -> None:
     formulas = [case("formula_flop", 1e6), case("formula_exp", 1), case("formula_bytes", 4.8e7)]
     (result,) = [c for c in case_bounds(factory.record(facts=formulas)) if str(c.subject) == "fast/mission"]
     gaps = {g.time: g for g in result.gaps}
-    assert gaps["cold_p50"].floor.resource == "dram"
-    assert gaps["cold_p50"].floor_us == pytest.approx(10.0)
-    assert gaps["isolated_p50"].floor.resource == "fp16_tensor"
+    assert gaps["cold_p50"].own.resource == "dram"
+    assert gaps["cold_p50"].own.us == pytest.approx(10.0)
+    assert gaps["isolated_p50"].own.resource == "fp16_tensor"
     assert "L2" in gaps["isolated_p50"].note
     large = [*formulas[:2], case("formula_bytes", 4.8e8)]
     (result,) = [c for c in case_bounds(factory.record(facts=large)) if str(c.subject) == "fast/mission"]
-    assert {g.floor.resource for g in result.gaps} == {"dram"}
+    assert {g.own.resource for g in result.gaps} == {"dram"}
+
+
+def test_a_problem_has_one_floor_whatever_the_variant() -> None:
+    """By the fastest compute roof of its variants, with one launch; at least the shortest empty launch of the mode."""
+    suite = factory.suite([factory.variant("scalar", roof="fp32"), factory.variant("tensor", roof="fp16_tensor")])
+    record = factory.record(suite, times={"scalar": 90.0, "tensor": 9.0})
+
+    def floors(record: Record) -> dict[str, set[float]]:
+        gaps = [gap for case in case_bounds(record) if case.subject.shape == "mission" for gap in case.gaps]
+        return {time: {gap.floor_us for gap in gaps if gap.time == time} for time in {gap.time for gap in gaps}}
+
+    of_tensor = {b.subject.case: b.bounds for b in case_bounds(record)}["tensor/mission"]
+    lowest = floor(of_tensor)
+    assert lowest and floors(record)["cold_p50"] == {lowest.us}
+    empties = [
+        factory.fact("isolated_launch_floor", us, v, shape="mission") for v, us in (("scalar", 3.0), ("tensor", 2.0))
+    ]
+    changed = floors(replace(record, facts=Facts([*record.facts, *empties])))
+    assert changed["isolated_p50"] == {2.0} and changed["cold_p50"] == {lowest.us}
 
 
 def test_a_record_without_a_gpu_has_bounds_without_gaps() -> None:

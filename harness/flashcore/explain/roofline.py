@@ -17,6 +17,7 @@ from flashcore.chips.devices import Device
 from flashcore.model.catalogue import TENSOR_TYPES
 from flashcore.model.cause_text import text
 from flashcore.model.causes import Caches
+from flashcore.model.groups import grouped
 from flashcore.model.record import Record, Roof, RoofOrigin, Subject, plans_for
 from flashcore.model.suite import REGIMES, Stage, Variant
 from flashcore.model.text import same_hardware, significant
@@ -410,17 +411,24 @@ LEAST_OF_FLOOR = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A measured time and the floor of its regime; ``time`` is the fact's name.
+    """A measured time and the floor of its problem in its timing mode; ``time`` is the fact's name.
 
-    ``least_us`` is the floor at the highest SM clock that the call may have had.
+    Args:
+        floor: the same for all variants of the problem on one GPU (:func:`_floors`).
+        own: the largest bound of the variant itself, by its compute roof and its launches.
+        least_us: ``own`` at the highest SM clock that the call may have had.
     """
 
     time: str
     time_us: float
     floor: Bound
-    floor_us: float
+    own: Bound
     least_us: float
     note: str = ""
+
+    @property
+    def floor_us(self) -> float:
+        return self.floor.us or 0.0
 
     @property
     def ratio(self) -> float:
@@ -439,7 +447,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class CaseBounds:
-    """A case's bounds, their floor with cold caches, and the gap of each measured time."""
+    """A case's bounds, the floor of its problem with cold caches, and the gap of each measured time."""
 
     subject: Subject
     bounds: tuple[Bound, ...]
@@ -492,18 +500,79 @@ def fits_l2(record: Record, size: float | None) -> bool:
     return l2 is not None and size is not None and size <= l2
 
 
+#: A problem on a shape, whatever both are called in the suite.
+_Question = tuple[object, ...]
+
+
+class _Case(NamedTuple):
+    """A case with formulas: its own bounds, those of a variant with one launch, and the clock while it was timed."""
+
+    subject: Subject
+    question: _Question
+    own: tuple[Bound, ...]
+    single: tuple[Bound, ...]
+    resident: bool
+    clock_mhz: float | None
+
+
+def _floors(record: Record, cases: Sequence[_Case]) -> dict[tuple[_Question, str], Bound]:
+    """The floor of each problem in each timing mode (``""``: cold caches, whatever the mode).
+
+    It is the least of its variants' largest bounds, each with one launch, at the highest clock at which one was timed;
+    and at least the shortest empty launch of the same mode in the same run.
+    """
+    floors: dict[tuple[_Question, str], Bound] = {}
+    for question, alike in grouped((case.question, case) for case in cases).items():
+        clock = max((case.clock_mhz for case in alike if case.clock_mhz), default=None)
+        for mode in ("", *REGIMES):
+            lowest = [
+                replace(bound, us=_at(clock, bound)) if clock else bound
+                for case in alike
+                if (bound := floor(case.single, ("dram",) if mode not in ("", "cold") and case.resident else ()))
+            ]
+            empty = [us for case in alike if mode and (us := record.facts.number(f"{mode}_launch_floor", case.subject))]
+            found = min(lowest, key=lambda b: b.us or 0.0, default=None)
+            if found and empty and min(empty) > (found.us or 0.0):
+                note = f"the shortest empty launch of the run, {mode.replace('_', ' ')}"
+                found = Bound("launch", 1.0, "launches", None, min(empty), note)
+            if found:
+                floors[question, mode] = found
+    return floors
+
+
 def case_bounds(record: Record) -> list[CaseBounds]:
     """Returns the bounds of every case with recorded formulas.
 
     A warm time has no DRAM bound if the problem's data fits into L2, where it may stay.
     """
     device = devices.find(record.gpu)
-    planned = plans_for(record.plans, record.gpu_arch)
-    measured = record.roofs_by("bench")
-    by_clock: dict[float | None, tuple[Roof, ...]] = {}
+    cases = list(_cases(record, device))
+    floors = _floors(record, cases)
     results = []
+    for case in cases:
+        number = partial(record.facts.number, subject=case.subject)
+        throttle = record.facts.get("throttle", case.subject)
+        highest = None
+        if device and throttle and "power_cap" in str(throttle.value).split(", "):
+            highest = device.clock_mhz  # at the power limit the clock changes between its readings
+        gaps = []
+        for mode in REGIMES if case.subject.case not in record.stale else ():
+            warm = mode != "cold" and case.resident
+            without = ("dram",) if warm else ()
+            own, lowest, time = floor(case.own, without), floors.get((case.question, mode)), number(f"{mode}_p50")
+            if time is not None and own and own.us and lowest:
+                note = "its data fits into L2: no DRAM bound" if warm else ""
+                least = max(_at(highest, bound) for bound in case.own if bound.us and bound.resource not in without)
+                gaps.append(Gap(f"{mode}_p50", time, lowest, own, least, note))
+        results.append(CaseBounds(case.subject, case.own, floors.get((case.question, "")), tuple(gaps)))
+    return results
+
+
+def _cases(record: Record, device: Device | None) -> Iterator[_Case]:
+    planned, measured = plans_for(record.plans, record.gpu_arch), record.roofs_by("bench")
+    by_clock: dict[float | None, tuple[Roof, ...]] = {}
     for subject in dict.fromkeys(f.subject for f in record.facts.named("formula_flop")):
-        variant = record.suite.variants.get(subject.variant)
+        variant, shape = record.suite.variants.get(subject.variant), record.suite.shapes.get(subject.shape or "")
         if variant is None or subject.shape is None:
             continue
         number = partial(record.facts.number, subject=subject)
@@ -513,21 +582,8 @@ def case_bounds(record: Record) -> list[CaseBounds]:
         clock = number("bench_sm_clock")
         if clock not in by_clock:
             by_clock[clock] = roofs(device, clock)
-        case = bounds(work, variant.roof, (*by_clock[clock], *measured(subject)), launches=launches)
+        ceilings = (*by_clock[clock], *measured(subject))
+        own, single = (bounds(work, variant.roof, ceilings, launches=n) for n in (launches, 1))
+        params = sorted(shape.params.items()) if shape else [("", subject.shape)]
         resident = fits_l2(record, work.get("bytes"))
-        throttle = record.facts.get("throttle", subject)
-        highest = None
-        if device and throttle and "power_cap" in str(throttle.value).split(", "):
-            highest = device.clock_mhz  # at the power limit the clock changes between its readings
-        gaps = []
-        for regime in REGIMES if subject.case not in record.stale else ():
-            warm = regime != "cold" and resident
-            without = ("dram",) if warm else ()
-            lowest = floor(case, without)
-            time = number(f"{regime}_p50")
-            if time is not None and lowest is not None and lowest.us:
-                note = "its data fits into L2: no DRAM bound" if warm else ""
-                least = max(_at(highest, bound) for bound in case if bound.us and bound.resource not in without)
-                gaps.append(Gap(f"{regime}_p50", time, lowest, lowest.us, least, note))
-        results.append(CaseBounds(subject, case, floor(case), tuple(gaps)))
-    return results
+        yield _Case(subject, (variant.problem, *params), own, single, resident, clock)

@@ -465,11 +465,11 @@ def _floor(case: Case) -> tuple[Cell, Cell]:
     if bound is None:
         unknown = missing("no roof of this device is known")
         return unknown, unknown
-    roof = bound.roof.name if bound.roof else ""
+    by = f" by {bound.roof.name}" if bound.roof else f": {bound.note}"
     floor = number_cell(bound.us or 0, detail=bound.resource)
     if gap is None:
         return floor, missing(case.book.why(case.shape.time, case.subject))
-    title = f"over {significant(gap.floor_us, 3)} µs, {bound.resource} bound by {roof}"
+    title = f"over {significant(gap.floor_us, 3)} µs, {bound.resource} bound{by}"
     return floor, number_cell(gap.ratio, title="\n".join(filter(None, (title, gap.note))))
 
 
