@@ -15,6 +15,9 @@ from flashcore.measure.machine.gpu import Gpu, limits
 from flashcore.model import plugin
 from flashcore.model.record import Environment
 
+#: Variables by which tests replace GPUs and their clock: a record names them, so that no such run passes for a GPU's.
+STAND_INS = ("FLASHCORE_EXECUTOR", "FLASHCORE_TIMER")
+
 
 def of_this_machine(
     root: Path, nvcc: toolchain.Nvcc | None, gpu: Gpu | None, arch: str | None, ncu: str | None, uuid: str = ""
@@ -25,6 +28,7 @@ def of_this_machine(
     languages = {name: plugin.resolve(language) for name, language in plugin.entries("languages")}
     packages |= {name: language.version for name, language in languages.items()}
     prefixes = tuple(language.variables for language in languages.values())
+    named = (*VARIABLES, *STAND_INS)
     libraries = {name: version for name, version in packages.items() if version}
     properties: dict[str, Any] = {}
     if gpu:
@@ -50,7 +54,7 @@ def of_this_machine(
         variables={
             name: value
             for name, value in sorted(os.environ.items())
-            if value and (name in VARIABLES or name.startswith(prefixes)) and not name.endswith("CACHE_DIR")
+            if value and (name in named or name.startswith(prefixes)) and not name.endswith("CACHE_DIR")
         },
     )
 
