@@ -88,6 +88,12 @@ def test_only_chosen_extensions_are_loaded(tmp_path: Path) -> None:
     assert code == Exit.USAGE and "installed extensions (broken, fine), found 'other'" in message
 
 
+def test_a_suite_in_languages_of_an_extension_names_the_page_without_it(tmp_path: Path) -> None:
+    suite = ROOT / "examples" / "languages"
+    code, message = flashcore(f"gate --suite {suite}", tmp_path, {**os.environ, plugins.VARIABLE: ""})
+    assert code == Exit.USAGE and "numba" in message and "docs/reference/extensions.md" in message, message
+
+
 @pytest.mark.parametrize("command", ["unheard-of", "list --unheard-of", "list --suite suite"])
 def test_what_nothing_provides_is_an_error_that_names_the_page(work: Path, tmp_path: Path, command: str) -> None:
     cwd = shutil.copytree(work, tmp_path / "work")

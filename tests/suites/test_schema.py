@@ -25,7 +25,14 @@ def included(folder: Path) -> list[Path]:
 
 
 COMMITTED = Path(schema.__file__).with_name("suite.schema.json")
-SUITES = [p.parent for folder in ("kernels", "examples", "tests/suites") for p in (ROOT / folder).glob(f"*/{MANIFEST}")]
+#: Suites with keys of an extension.
+OTHERS = {ROOT / "examples/languages"}
+SUITES = [
+    p.parent
+    for folder in ("kernels", "examples", "tests/suites")
+    for p in (ROOT / folder).glob(f"*/{MANIFEST}")
+    if p.parent not in OTHERS
+]
 FILES = sorted(file for root in SUITES for file in (root / MANIFEST, *included(root)))
 
 

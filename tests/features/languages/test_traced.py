@@ -1,4 +1,4 @@
-"""Each kernel language through its real compiler, without a GPU: a planted spill fails the gate, and so does an
+"""A kernel language through its real compiler, without a GPU: a planted spill fails the gate, and so does an
 impossible launch; an edit that changes no machine code passes; a mistake names the kernel's line."""
 
 from __future__ import annotations
@@ -14,40 +14,17 @@ from flashcore.errors import CapabilityError, Exit
 from flashcore.features.languages.traced import Traced
 from flashcore.gate import baseline, judge
 from flashcore.measure.static import facts as static_facts
-from flashcore.measure.workers.kernel_call import Case
 from flashcore.model import plugin
 from flashcore.model.causes import CompileFailed
 from flashcore.model.record import Artifact, Facts, Record
 from flashcore.model.suite import Suite
 from flashcore.pipeline import plugins
 from flashcore.suites.load import load
-from flashcore_judge.launcher.planned import planned
-from tests import factory, softmax_cases
+from tests import factory
 
 ARCH = "sm_90a"
 #: Language → the module that it needs, and a kernel whose registers, or the grid of whose launch, are too few or large.
 LANGUAGES = {
-    "numba": ("numba_cuda", """from numba import cuda, float32
-
-
-def kernel_of(cap):
-    @cuda.jit(max_registers=cap)
-    def rows_kernel(x, out):
-        values = cuda.local.array(64, float32)
-        row, thread = cuda.blockIdx.x, cuda.threadIdx.x
-        total = float32(0)
-        for i in range(64):
-            values[i] = x[row, i * 32 + thread]
-            total += values[i] * values[i]
-        for i in range(64):
-            out[row, i * 32 + thread] = values[i] / total
-
-    return rows_kernel
-
-
-def rows(x, out, CAP, GRID):
-    kernel_of(CAP)[(x.shape[0], GRID), 32](x, out)
-"""),
     "gluon": ("triton.experimental.gluon", """from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
@@ -62,43 +39,6 @@ def rows_kernel(x, out, columns, BLOCK: gl.constexpr):
 
 def rows(x, out, CAP, GRID):
     rows_kernel[(x.shape[0], GRID)](x, out, x.shape[1], BLOCK=2048, num_warps=1, maxnreg=CAP)
-"""),
-    "cute": ("cutlass", """import cutlass
-from cutlass import cute
-
-
-@cute.kernel
-def rows_kernel(x: cute.Tensor, out: cute.Tensor):
-    thread, _, _ = cute.arch.thread_idx()
-    row, _, _ = cute.arch.block_idx()
-    values = cute.make_rmem_tensor(cute.make_layout(64), cutlass.Float32)
-    total = cutlass.Float32(0)
-    for i in cutlass.range_constexpr(64):
-        values[i] = x[row, i * 32 + thread]
-        total = total + values[i] * values[i]
-    for i in cutlass.range_constexpr(64):
-        out[row, i * 32 + thread] = values[i] / total
-
-
-@cute.jit
-def rows(x: cute.Tensor, out: cute.Tensor, CAP: cutlass.Constexpr, GRID: cutlass.Constexpr):
-    threads = cutlass.const_expr(1024 if CAP < 64 else 32)
-    rows_kernel(x, out).launch(grid=[x.shape[0], GRID, 1], block=[threads, 1, 1])
-"""),
-    "cutile": ("cuda.tile", """import cuda.tile as ct
-
-
-def kernel_of(cap):
-    @ct.kernel(occupancy=32 if cap < 64 else None)
-    def rows_kernel(x, out):
-        values = ct.load(x, index=(ct.bid(0), 0), shape=(1, 2048))
-        ct.store(out, index=(ct.bid(0), 0), tile=values / ct.sum(values * values, axis=1, keepdims=True))
-
-    return rows_kernel
-
-
-def rows(x, out, CAP, GRID):
-    ct.launch(None, (x.shape[0], GRID), kernel_of(CAP), (x, out))
 """),
 }  # fmt: skip
 HARMLESS = {"text": ("def rows_kernel", "# A block for each row.\n{}def rows_kernel"), "names": ("values", "loaded")}
@@ -148,10 +88,9 @@ def edited(source: str, old: str, new: str) -> str:
     return source.replace(old, new.format(" " * (len(line) - len(line.lstrip()))))
 
 
-def written(folder: Path, name: str, language: Traced) -> Suite:
+def written(folder: Path, name: str, source: str, language: Traced) -> Suite:
     folder.mkdir(parents=True)
     (folder / "rows.py").write_text("TOLERANCES = {'fp32': ''}\n", encoding="utf-8")
-    source = LANGUAGES[name][1]
     texts = {"sound": source, "spilling": source, "impossible": source, "wrong": source.replace("/ ", "/ x.nonsense ")}
     texts |= {edit: edited(source, *change) for edit, change in HARMLESS.items()}
     release = ".".join((language.version or "").split(".")[:2])
@@ -166,17 +105,20 @@ def written(folder: Path, name: str, language: Traced) -> Suite:
 
 @pytest.fixture(scope="module", params=LANGUAGES)
 def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Compiled:
-    module = LANGUAGES[request.param][0]
+    return compiled_in(request.param, *LANGUAGES[request.param], tmp_path_factory.mktemp(request.param))
+
+
+def compiled_in(name: str, module: str, source: str, folder: Path) -> Compiled:
+    """A suite of kernels of the language, compiled; skips the test where the language's module is not installed."""
     try:
         missing = importlib.util.find_spec(module) is None
     except ModuleNotFoundError:
         missing = True
     if missing:
-        pytest.skip(f"package: needs the extra {request.param}")
+        pytest.skip(f"package: needs {module}")
     plugins.load()
-    language = plugin.find("languages", request.param)
-    folder = tmp_path_factory.mktemp(request.param)
-    suite = written(folder / "suite", request.param, language)
+    language = plugin.find("languages", name)
+    suite = written(folder / "suite", name, source, language)
     made = language.build(suite, folder / "build", (ARCH,), suite.variants.values())
     return Compiled(language, suite, folder / "build", {a.variant: a for a in made})
 
@@ -245,24 +187,6 @@ def test_a_mistake_in_a_kernel_names_its_line(compiled: Compiled) -> None:
     (line,) = (i for i, line in enumerate(text.splitlines(), 1) if "nonsense" in line)
     assert artifact.status == "failed" and isinstance(artifact.cause, CompileFailed)
     assert (artifact.cause.file, artifact.cause.line) == ("wrong.py", line)
-
-
-def test_the_launcher_can_launch_its_plan(compiled: Compiled, tmp_path: Path) -> None:
-    """Every parameter of the kernel is given, and each tensor once."""
-    artifact, suite = compiled.artifacts["sound"], compiled.suite
-    (plan,) = compiled.language.plans(artifact, suite.shapes.values())
-    case: Case = dataclasses.replace(
-        softmax_cases.case("right"),
-        params={"R": 64, "C": 2048},
-        arguments=suite.problems["rows"].arguments,
-        library=None,
-        callable="sound.py:rows",
-        calls=tuple(compiled.language.calls(artifact, "rows")),
-        launcher={"cubins": artifact.cubins, "plan": dataclasses.asdict(plan)},
-    )
-    (launch,) = planned(case, tmp_path).launches
-    tensors = [value.tensor for argument in launch.arguments for value in argument if value.tensor]
-    assert tensors == ["x", "out"]
 
 
 def test_a_build_of_another_machine_needs_no_compiler(compiled: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,9 +78,9 @@ def readable(folders: Iterable[Path]) -> list[str]:
     nvcc = toolchain.find_nvcc() if toolchain.optional_tool("nvcc") else None
     compilers = [nvcc.root, *(path.resolve().parents[1] for path in toolchain.compilers(nvcc))] if nvcc else []
     here = Path.cwd()  # it may have runs and verdicts
-    packages = python_process.environment().get("PYTHONPATH", "").split(os.pathsep)
+    packages = (p for p in sys.path if os.path.isabs(p) and not here.is_relative_to(p))
     ours = [
-        *map(Path, (sys.prefix, sys.base_prefix, *(p for p in packages if p and not here.is_relative_to(p)))),
+        *map(Path, (sys.prefix, sys.base_prefix, *packages)),
         Path(__file__).parents[1],
         Path(flashcore.__file__).parents[1],
         *compilers,

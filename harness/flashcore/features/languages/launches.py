@@ -102,21 +102,6 @@ class StandIn:
         )
 
 
-def argument_values(content: bytes, places: Mapping[int, StandIn]) -> list[dict[str, Any]]:
-    """A kernel's argument: the tensors whose addresses are in its bytes, and the other bytes.
-
-    Args:
-        places: tensors by their addresses, which nothing else in an argument may equal.
-    """
-    rest, parts = bytearray(content), []
-    for i, word in enumerate(memoryview(content[: len(content) & -8]).cast("Q")):
-        for place, tensor in places.items():
-            if 0 <= word - place < max(1, tensor.numel() * tensor.itemsize):
-                parts.append({"at": 8 * i, "tensor": tensor.name, "offset": word - place})
-                rest[8 * i : 8 * i + 8] = bytes(8)
-    return parts if len(content) == 8 and parts else [{"hex": rest.hex()}, *parts]
-
-
 def names(calls: Sequence[Call]) -> list[str]:
     """A name for the kernel of each call: its own, and in ``<>`` what distinguishes it from others of the same name."""
     made = []

@@ -37,7 +37,7 @@ _INSTALLED = re.compile(
 #: Python's own files, also its library as an archive, and this package's.
 _FOLDERS = (f"{Path(sysconfig.get_path('stdlib')).parent}/python3", f"{Path(__file__).parents[2]}/")
 #: Environment variables that name folders of tools, or of what can be made again.
-_TOOLS = re.compile(r"CUDA_(HOME|PATH)|XDG_CACHE_HOME|(TRITON|TORCHINDUCTOR|NUMBA|CUTE_DSL|CUDA_TILE)_CACHE_DIR")
+_TOOLS = re.compile(r"CUDA_(HOME|PATH)|XDG_CACHE_HOME|\w+_CACHE_DIR")
 _TEMPORARY = f"{tempfile.gettempdir()}/"
 _CACHES = (*map(os.path.expanduser, ("~/.cache", "~/.triton", "~/.nv")), f"{_TEMPORARY}torchinductor_")
 _PROCESSES = ("subprocess.Popen", "os.system", "os.exec", "os.fork", "os.posix_spawn")

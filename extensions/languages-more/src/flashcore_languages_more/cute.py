@@ -15,7 +15,7 @@ from ctypes import CFUNCTYPE, c_int32, c_int64, c_uint32, c_void_p
 from typing import Any
 
 from flashcore.chips import occupancy
-from flashcore.features.languages.launches import Call, StandIn, argument_values
+from flashcore.features.languages.launches import Call, StandIn
 from flashcore.features.languages.traced import Traced
 from flashcore.readers import cubin
 
@@ -131,8 +131,23 @@ def _launch(config: int, parameters: Any, kernel: cubin.Kernel, places: Mapping[
         "cluster": attributes.get(_CLUSTER, [1, 1, 1]),
         "shared": dims[6],
         "flags": [bool(attributes.get(number, [0])[0]) for number in (_PROGRAMMATIC, _COOPERATIVE)],
-        "arguments": [argument_values(content, places) for content in contents],
+        "arguments": [_values(content, places) for content in contents],
     }
+
+
+def _values(content: bytes, places: Mapping[int, StandIn]) -> list[dict[str, Any]]:
+    """A kernel's argument: the tensors whose addresses are in its bytes, and the other bytes.
+
+    Args:
+        places: tensors by their addresses, which nothing else in an argument may equal.
+    """
+    rest, parts = bytearray(content), []
+    for i, word in enumerate(memoryview(content[: len(content) & -8]).cast("Q")):
+        for place, tensor in places.items():
+            if 0 <= word - place < max(1, tensor.numel() * tensor.itemsize):
+                parts.append({"at": 8 * i, "tensor": tensor.name, "offset": word - place})
+                rest[8 * i : 8 * i + 8] = bytes(8)
+    return parts if len(content) == 8 and parts else [{"hex": rest.hex()}, *parts]
 
 
 @contextlib.contextmanager
@@ -158,5 +173,10 @@ def _written() -> Iterator[Callable[[], str]]:
 
 
 LANGUAGE = Traced(
-    "cute", "nvidia-cutlass-dsl", __name__, variables="CUTE_DSL_", launcher="flashcore_judge.launcher.program:target"
+    "cute",
+    "nvidia-cutlass-dsl",
+    __name__,
+    variables="CUTE_DSL_",
+    launcher="flashcore_judge.launcher.program:target",
+    install="./extensions/languages-more[cute]",
 )

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.features.languages.cute.language import LANGUAGE
 from flashcore.model.causes import PlanRefused
 from flashcore.suites.load import load
+from flashcore_languages_more.cute import LANGUAGE
 from tests.features.languages.test_traced import ARCH, MANIFEST, VARIANT
 
 COPY = """import cutlass
@@ -48,7 +48,7 @@ def rows(x: cute.Tensor, out: cute.Tensor, CAP: cutlass.Constexpr, GRID: cutlass
 """
 
 
-@pytest.mark.skipif(importlib.util.find_spec("cutlass") is None, reason="package: needs the extra cute")
+@pytest.mark.skipif(importlib.util.find_spec("cutlass") is None, reason="package: needs cutlass")
 def test_a_tensor_map_is_an_argument_and_a_refusal_has_its_words(tmp_path: Path) -> None:
     folder = tmp_path / "suite"
     folder.mkdir()

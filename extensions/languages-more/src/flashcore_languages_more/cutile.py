@@ -107,5 +107,10 @@ def _words(value: Any) -> Iterator[str]:
 
 
 LANGUAGE = Traced(
-    "cutile", "cuda-tile", __name__, variables="CUDA_TILE_", launcher="flashcore_judge.launcher.program:target"
+    "cutile",
+    "cuda-tile",
+    __name__,
+    variables="CUDA_TILE_",
+    launcher="flashcore_judge.launcher.program:target",
+    install="./extensions/languages-more[cutile]",
 )

@@ -100,5 +100,10 @@ def _assembled(ptx: str, arch: str, max_registers: int | None) -> tuple[bytes, s
 
 
 LANGUAGE = Traced(
-    "numba", "numba-cuda", __name__, variables="NUMBA_", launcher="flashcore_judge.launcher.program:target"
+    "numba",
+    "numba-cuda",
+    __name__,
+    variables="NUMBA_",
+    launcher="flashcore_judge.launcher.program:target",
+    install="./extensions/languages-more[numba]",
 )
