@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from flashcore.explain.advice import Advice, advice, for_fact, rules, sentence
+from flashcore.explain.advice import Advice, advice, for_fact, rules, sentence, unadvised
 from flashcore.explain.predictions import Readings
+from flashcore.explain.time_shares import whole
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Facts, Roof, Subject
 from tests import factory
@@ -239,3 +240,28 @@ def test_a_case_is_advised_on_once_however_many_facts_ask() -> None:
     first = advice(readings, "fast", "mission", "sm_90a")
     assert for_fact(readings, "spill_store_bytes", Subject("fast", "sm_90a", "mission", KERNEL)) is not None
     assert advice(readings, "fast", "mission", "sm_90a") is first
+
+
+def test_no_advice_saves_more_than_what_lies_above_the_floor() -> None:
+    readings = Readings(published())
+    capped = 0
+    for case in readings.bounds:
+        shape = readings.record.suite.shapes[case.shape or ""]
+        gap = readings.gap(case.variant, shape.name)
+        for item in advice(readings, case.variant, shape.name) if gap else ():
+            assert item.gain is None or (gap and item.gain <= 100 * (1 - 1 / gap.ratio) + 1e-9)
+            capped += "above its floor" in item.bound
+    assert capped, "a record in which the floor bounds some advice"
+
+
+def test_the_largest_part_of_the_time_has_advice_or_a_line_that_says_so() -> None:
+    readings, said = Readings(published()), set()
+    for case in readings.bounds:
+        shape = case.shape or ""
+        largest, items = whole(readings, case.variant, shape).largest, advice(readings, case.variant, shape)
+        removable = {kind for rule in rules() for x in items if x.rule == rule.id for kind in rule.removes}
+        missing = unadvised(readings, case.variant, shape)
+        if whole(readings, case.variant, shape).timed and largest:
+            assert (missing is None) == (largest.kind in removable)
+            said.add(missing is None)
+    assert said == {True, False}

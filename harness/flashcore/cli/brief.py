@@ -11,14 +11,13 @@ from typing import Any
 
 from flashcore.errors import UsageError
 from flashcore.explain import heat, roofline, time_shares
-from flashcore.explain.advice import advice
+from flashcore.explain.advice import advice, unadvised
 from flashcore.explain.limiter import WORTH, limiters
 from flashcore.explain.predictions import Readings
 from flashcore.gate.expand import Expansion, headroom
 from flashcore.gate.formats import escaped
 from flashcore.model import causes, intervals
 from flashcore.model.cause_text import text
-from flashcore.model.record import Subject
 from flashcore.model.suite import Stage
 from flashcore.model.text import visible
 from flashcore.pipeline.judging import Judged
@@ -41,7 +40,7 @@ def brief(judged: Judged, case: str) -> _Data:
     variants, [shape, *_] = select(record.suite, (name,), (at,) if at else ())
     if variants[0].name != name or not at:
         raise UsageError(f"{case}: expected VARIANT/SHAPE, such as {variants[0].name}/{shape.name}")
-    readings, expansion, subject = Readings(record), Expansion(record, [name]), Subject(name, shape=at)
+    readings, expansion = Readings(record), Expansion(record, [name])
 
     def by(*names: str) -> list[str]:
         facts = (f for f in record.facts.of(name) if f.name in names and f.value is not None)
@@ -67,7 +66,7 @@ def brief(judged: Judged, case: str) -> _Data:
         if us is None:
             return unmeasured("bench", shape.time)
         interval = intervals.ratio(samples, (1.0,), paired=False) if samples else None
-        gap = next((c.gap(shape.time) for c in roofline.case_bounds(record) if c.subject == subject), None)
+        gap = readings.gap(name, at)
         return {
             "mode": shape.rank_by,
             "us": us,
@@ -101,7 +100,7 @@ def brief(judged: Judged, case: str) -> _Data:
             worst.setdefault(row["budget"], row)
         return list(worst.values())
 
-    parts = time_shares.whole(readings, name, at)
+    parts, part = time_shares.whole(readings, name, at), unadvised(readings, name, at)
     return {
         "case": case,
         "run": record.id,
@@ -119,6 +118,7 @@ def brief(judged: Judged, case: str) -> _Data:
             | {"by": by(*(fact for fact, *_ in x.evidence))}
             for x in advice(readings, name, at)
         ],
+        "no_advice_for": {"part": part.kind, "percent": part.percent} if part else None,
     }
 
 

@@ -22,7 +22,7 @@ from flashcore.explain.explain import what_ifs
 from flashcore.explain.limiter import WORTH, Remedy, idle_sms, remedies
 from flashcore.explain.predictions import Readings
 from flashcore.explain.roofline import sm_count
-from flashcore.explain.time_shares import Whole, whole
+from flashcore.explain.time_shares import Part, Whole, whole
 from flashcore.model.catalogue import spec_of
 from flashcore.model.record import Fact, Subject, Value
 from flashcore.model.suite import Shape
@@ -137,6 +137,15 @@ def advice(readings: Readings, variant: str, shape: str, arch: str | None = None
     for item in _every(readings, variant, shape, arch):
         results.setdefault((item.rule, item.evidence), item)  # kernels with equal evidence give one item
     return tuple(sorted(results.values(), key=order))
+
+
+def unadvised(readings: Readings, variant: str, shape: str) -> Part | None:
+    """The largest part of a case's time, if there is no advice that can remove some of it."""
+    time = whole(readings, variant, shape)
+    if not time.timed or (largest := time.largest) is None:
+        return None
+    removes = {rule.id: rule.removes for rule in rules()}
+    return None if any(largest.kind in removes[x.rule] for x in advice(readings, variant, shape)) else largest
 
 
 def is_timed(shape: Shape) -> bool:
@@ -283,12 +292,16 @@ def _advice(
     parts = {kind: time.most[kind] for kind in rule.removes if kind in time.most} if time else {}
     bound = " + ".join(f"{kind} {share:.1f} %" for kind, share in parts.items())
     limiter = max(parts, key=lambda kind: parts[kind], default="")
+    gain = min(sum(parts.values()), 100.0) if parts else None
+    gap = readings.gap(subject.variant, subject.shape or "") if subject.shape else None
+    if gain is not None and gap and gain > (above := max(100 * (1 - 1 / gap.ratio), 0.0)):
+        gain, bound = above, f"{bound}, of which at most the {above:.1f} % above its floor"
     return Advice(
         rule.id,
         subject,
         rule.action.format_map(values),
         tuple((n, values[n], spec.unit if (spec := spec_of(n)) else "1") for n in rule.facts if n in values),
-        min(sum(parts.values()), 100.0) if parts else None,
+        gain,
         bound or unbounded,
         limiter,
         next(precedents(readings, limiter, subject), None),

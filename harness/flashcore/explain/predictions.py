@@ -13,6 +13,7 @@ from math import inf, log
 from typing import Literal
 
 from flashcore.chips import devices
+from flashcore.explain.roofline import CaseBounds, Gap, case_bounds
 from flashcore.model import cause_text, intervals
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
 from flashcore.model.causes import Detail, FirstRound, WorstInput
@@ -93,6 +94,16 @@ class Readings:
         """For each shape, the identical ones, itself included."""
         suite = self.record.suite
         return {shape.name: row for row in suite.rows(suite.shapes.values()) for shape in row}
+
+    @cached_property
+    def bounds(self) -> dict[Subject, CaseBounds]:
+        """The bounds and gaps of each case with formulas."""
+        return {bounds.subject: bounds for bounds in case_bounds(self.record)}
+
+    def gap(self, variant: str, shape: str) -> Gap | None:
+        """The gap of the case's time that ranks, if it was measured and a floor is known."""
+        bounds = self.bounds.get(Subject(variant, shape=shape))
+        return bounds.gap(self.record.suite.shapes[shape].time) if bounds else None
 
     def plans(self, arch: str | None) -> Mapping[tuple[str, str], Plan]:
         """The launch plans for an arch by variant and shape; see :func:`plans_for`."""

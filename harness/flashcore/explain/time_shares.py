@@ -132,11 +132,16 @@ class Whole:
     most: Mapping[str, float]
 
     @property
+    def largest(self) -> Part | None:
+        """The largest part that is not work, else the work; ``None`` if all of the time is unattributed."""
+        parts = self.parts[:-1]
+        return max([p for p in parts if p.kind != "issue"] or parts, key=lambda p: p.percent, default=None)
+
+    @property
     def text(self) -> str:
         """One sentence: the largest part that is not work, else the work, and the unattributed part."""
         *parts, rest = self.parts
-        lost = [p for p in parts if p.kind != "issue"] or parts
-        largest = max(lost, key=lambda p: p.percent, default=rest)
+        largest = self.largest or rest
         text = f"{largest.text[:1].upper()}{largest.text[1:]}: {largest.percent:.0f} %"
         if not self.timed:
             return f"{text} of the GPU; nothing was timed" if parts else "Nothing was timed, and no SM is idle"

@@ -9,12 +9,12 @@ from math import log10
 
 from flashcore.chips.occupancy import waves
 from flashcore.explain import time_shares
-from flashcore.explain.advice import UNTIMED, Advice, advice, order
+from flashcore.explain.advice import UNTIMED, Advice, advice, order, unadvised
 from flashcore.explain.ladder import Ladder, Step
 from flashcore.explain.predictions import Speedup
 from flashcore.explain.roofline import sm_count
 from flashcore.explain.rows import Row as CaseRow
-from flashcore.explain.time_shares import RESOURCES, Need, Whole, whole
+from flashcore.explain.time_shares import RESOURCES, Need, Part, Whole, whole
 from flashcore.gate.judge import Verdict
 from flashcore.model import cause_text
 from flashcore.model.catalogue import FACTS
@@ -160,6 +160,7 @@ class Section:
         time: the breakdown of its time.
         planned: occupancy and waves of its launch plan, if the time is unknown.
         steps: advice on the winner; without times, on any variant, each rule once with all its variants.
+        unadvised: the largest part of the winner's time, if no advice is about it.
     """
 
     row: CaseRow
@@ -172,6 +173,7 @@ class Section:
     time: Whole | None
     planned: str
     steps: list[tuple[Advice, list[str]]]
+    unadvised: Part | None
 
     @property
     def shape(self) -> Shape:
@@ -267,6 +269,7 @@ def _section(book: Book, row: CaseRow) -> Section:
         time,
         _planned(about) if about and not time else "",
         [(same[0], list(dict.fromkeys(x.subject.variant for x in same))) for same in steps.values()][:MOST_STEPS],
+        unadvised(book.readings, answer.case.variant.name, answer.case.shape.name) if answer else None,
     )
 
 

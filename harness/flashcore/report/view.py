@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Generic, TypeVar
 
-from flashcore.explain import heat, ladder, limiter, measured_roofs, roofline
+from flashcore.explain import heat, ladder, limiter, measured_roofs
 from flashcore.explain.ladder import Ladder, Step
 from flashcore.explain.limiter import Limiters
 from flashcore.explain.predictions import Readings, extreme, unmeasured
@@ -104,7 +104,7 @@ class Book:
         self.readings = Readings(record)
         #: The arch whose static facts are displayed.
         self.arch = self.readings.arch
-        self.bounds = {b.subject: b for b in roofline.case_bounds(record)}
+        self.bounds = self.readings.bounds
         every = list(suite.shapes.values())
         #: The shapes that are timed or profiled (all, if none is), in the manifest's order.
         self.shapes = [s for s in every if "bench" in s.stages or "profile" in s.stages] or every

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Literal, NamedTuple
 
-from flashcore.explain.advice import advice, as_data, sentence
+from flashcore.explain.advice import advice, as_data, sentence, unadvised
 from flashcore.explain.limiter import limiters
 from flashcore.explain.predictions import Readings
-from flashcore.explain.roofline import case_bounds
 from flashcore.gate.wording import sentence as verdict_sentence
 from flashcore.gate.wording import summary
 from flashcore.model.intervals import levels, ratio
@@ -70,10 +69,13 @@ def of_limits(record: Record, variant: str, shape: str) -> Content:
     """The case's time over its floor, what takes the rest, and the first advice."""
     readings = Readings(record)
     limiting = limiters(readings, variant, shape)
-    gaps = {c.subject: c.gaps for c in case_bounds(record)}.get(Subject(variant, shape=shape), ())
+    bounds = readings.bounds.get(Subject(variant, shape=shape))
+    gaps = bounds.gaps if bounds else ()
     lines = [*(g.text for g in gaps[:1]), *filter(None, [limiting.text])]
     first = advice(readings, variant, shape)[:1]
     lines += [sentence(x) for x in first]
+    if part := unadvised(readings, variant, shape):
+        lines.append(f"no advice for the largest part: {part.text}, {part.percent:.0f} %")
     data = {
         "limiters": [{"kind": x.kind, "share": x.share, "evidence": x.evidence} for x in limiting.limiters],
         "advice": [as_data(x) for x in first],
