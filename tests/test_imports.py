@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import graphlib
 import json
+import re
 import subprocess
 import sys
 
@@ -58,3 +59,14 @@ def test_no_modules_import_each_other_in_a_circle_not_for_types_and_not_within_f
 
 def test_no_module_called_utils() -> None:
     assert not [p for p in ROOT.glob("*/**/utils.py") if ".venv" not in p.parts]
+
+
+def test_the_core_names_no_feature_and_no_extension() -> None:
+    """Not even in a string or a comment: commands, pages and others are found by what features and extensions add."""
+    package = ROOT / "harness" / "flashcore"
+    extensions = [p.name for p in ROOT.glob("extensions/*/src/flashcore_*") if not p.name.endswith(".egg-info")]
+    assert len(extensions) == len([*ROOT.glob("extensions/*/pyproject.toml")]) > 0
+    named = re.compile(rf"features\.[a-z]+|\b({'|'.join(extensions)})\b")
+    core = [p for p in package.rglob("*.py") if "features" not in p.relative_to(package).parts]
+    found = {str(p.relative_to(package)): m[0] for p in core if (m := named.search(p.read_text(encoding="utf-8")))}
+    assert not found
