@@ -78,12 +78,12 @@ def machine(made: Path, tmp_path: Path) -> Callable[..., Machine]:
 
 
 def plan(kernel: str = "copy_bytes", role: str = "output", **launch: Any) -> Plan:
-    """One launch that reads ``x``, 256 bytes of a file, and writes ``y``."""
+    """One launch that reads ``x``, 256 bytes, and writes ``y``."""
     arguments = [[{"tensor": "x"}], [{"tensor": "y"}], [{"hex": "00010000"}]]
     sizes = {"grid": [1, 1, 1], "block": [128, 1, 1]}
     tensors = {
-        "x": {"dtype": "uint8", "sizes": [256], "files": ["x.raw"]},
-        "y": {"dtype": "uint8", "sizes": [256], "role": role, "byte": 7},
+        "x": {"dtype": "uint8", "sizes": [256]},
+        "y": {"dtype": "uint8", "sizes": [256], "role": role},
     }
     launches = [{"cubin": "k.cubin", "kernel": kernel, "arguments": arguments, **sizes, **launch}]
     return Plan.model_validate({"tensors": tensors, "launches": launches})

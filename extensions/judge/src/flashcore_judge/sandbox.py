@@ -78,7 +78,8 @@ def readable(folders: Iterable[Path]) -> list[str]:
     nvcc = toolchain.find_nvcc() if toolchain.optional_tool("nvcc") else None
     compilers = [nvcc.root, *(path.resolve().parents[1] for path in toolchain.compilers(nvcc))] if nvcc else []
     here = Path.cwd()  # it may have runs and verdicts
-    packages = (p for p in sys.path if os.path.isabs(p) and not here.is_relative_to(p))
+    searched = [*python_process.environment().get("PYTHONPATH", "").split(os.pathsep), *sys.path]
+    packages = (p for p in searched if os.path.isabs(p) and not here.is_relative_to(p))
     ours = [
         *map(Path, (sys.prefix, sys.base_prefix, *packages)),
         Path(__file__).parents[1],

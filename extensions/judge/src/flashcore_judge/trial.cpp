@@ -1,6 +1,6 @@
 // Runs plans for the judge: all memory of ours is written again before each call, whose input comes to the GPU then, and
 // whose outputs leave it before the next. It adds nothing that a candidate brings but its kernels.
-// docs/explanation/judge.md says why each step is there.
+// README.md says what each step ends.
 //
 //   trial FOLDER INPUTS    reads a command from each line of standard input, writes events as the launcher does
 //
@@ -36,7 +36,7 @@ constexpr int kOptinShared = 97, kPageable = 88, kMostKiloHertz = 13, kLocalByte
 constexpr unsigned kThreads = 256, kMostThreadsOfBlock = 1024;
 constexpr std::int64_t kMostContents = 1 << 20;
 constexpr std::uint64_t kLongSpacer = 20000;  // clocks, in which L2 writes back what it was given before
-constexpr double kMostUs = 1e6;
+constexpr double kMostUs = 1e6, kResolutionUs = 1e-3;
 constexpr Size kPage = Size{2} << 20, kStep = 256, kGap = 1 << 12;  // an allocation's unit, an alignment, a gap's least
 #define FLASHCORE_HEADER ".version 7.0\n.target sm_80\n.address_size 64\n"
 // Blocks write memory together; so many of them that it has parts read all of it.
@@ -316,11 +316,11 @@ class Session {
     const auto at = reinterpret_cast<Address>(stamps_);
     const auto enqueue = [&](int) {
       if (is_cold) machine_.flush(value_ + 1);
-      machine_.record(0, 0);
+      machine_.record(0);
       machine_.run(stamp_, sms, 32, at, kLongSpacer);
       if (is_there) launch(driver, *plan_, addresses_, machine_.stream);
       machine_.run(stamp_, sms, 32, at + sizeof *stamps_, 0);
-      machine_.record(0, 1);
+      machine_.record(1);
     };
     return machine_.captured(1, enqueue, false);
   }
@@ -343,7 +343,7 @@ class Session {
     });
     const double host_us = us_between(start, Clock::now());
     const bool is_late = began == 0 || us_between(before, seen) > 0.8 * spacer_us_;
-    return {machine_.elapsed_us(0), host_us, is_late ? -1.0 : static_cast<double>(stamps_[1] - began) / 1000};
+    return {machine_.elapsed_us(), host_us, is_late ? -1.0 : static_cast<double>(stamps_[1] - began) / 1000};
   }
 
   // A call, before which all that a kernel may have left anywhere is overwritten, then the inputs are brought. The kernels of

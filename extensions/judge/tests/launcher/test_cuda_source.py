@@ -57,7 +57,7 @@ def test_tensors_workspaces_and_numbers_are_told_apart(toy: Built, tmp_path: Pat
         "workspace": ("workspace", [16384]),
     }
     (tmp_path / "words").write_text(plan.words())
-    command = [str(program.built("launcher")), "--check", str(tmp_path / "words")]
+    command = [str(program.built("launcher")), str(tmp_path / "words")]
     assert json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["event"] == "checked"
 
 

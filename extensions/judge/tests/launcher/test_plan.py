@@ -35,12 +35,12 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 
 
 def test_a_plan_becomes_words(write: Callable[..., Path]) -> None:
-    tensors = {"x": {"dtype": "float32", "sizes": [2, 3]}, "y": {"dtype": "uint8", "sizes": [], "files": ["a", "b"]}}
+    tensors = {"x": {"dtype": "float32", "sizes": [2, 3]}, "y": {"dtype": "uint8", "sizes": []}}
     words = plan.read(write(tensors=tensors)).words().split()
     assert words == [
         *("flashcore-plan", "1", "2"),
-        *("x", "float32", "2", "2", "3", "input", "255", "-1", "0"),
-        *("y", "uint8", "0", "input", "255", "-1", "2", "a", "b"),
+        *("x", "float32", "2", "2", "3", "input"),
+        *("y", "uint8", "0", "input"),
         *("1", "c.cubin", "k", "3", "1", "2", "3", "3", "128", "1", "1", "3", "1", "1", "1", "0", "False", "True", "2"),
         *("1", "0", "x", "8", "-", "-"),
         *("2", "0", "-", "0", "-", "000a"),

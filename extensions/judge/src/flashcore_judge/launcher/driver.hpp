@@ -45,7 +45,7 @@ enum : unsigned { kNonBlocking = 1, kRelaxedCapture = 2, kExternal = 1 };       
   F(cuFuncGetParamInfo, "", Handle, Size, Size*, Size*) F(cuMemAlloc, "_v2", Address*, Size)                         \
   F(cuMemFree, "_v2", Address) F(cuMemAllocHost, "_v2", void**, Size)                                                \
   F(cuMemcpyHtoD, "_v2", Address, const void*, Size) F(cuMemcpyDtoH, "_v2", void*, Address, Size)                    \
-  F(cuMemcpyDtoDAsync, "_v2", Address, Address, Size, Handle) F(cuMemsetD8, "_v2", Address, unsigned char, Size)     \
+  F(cuMemsetD8, "_v2", Address, unsigned char, Size)                                                                 \
   F(cuStreamCreate, "", Handle*, unsigned) F(cuStreamSynchronize, "", Handle)                                        \
   F(cuStreamBeginCapture, "_v2", Handle, unsigned) F(cuStreamEndCapture, "", Handle, Handle*)                        \
   F(cuEventCreate, "", Handle*, unsigned) F(cuEventRecord, "", Handle, Handle) F(cuEventSynchronize, "", Handle)     \

@@ -4,7 +4,7 @@
 #include <iostream>
 #include <memory>
 
-#include "timing.hpp"
+#include "machine.hpp"
 
 namespace flashcore {
 

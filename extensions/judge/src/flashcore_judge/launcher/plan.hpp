@@ -120,9 +120,6 @@ struct Tensor {
   std::string name, dtype;
   std::uint64_t bytes = 0;
   Role role = input;
-  unsigned byte = 0;       // fills it if it has neither seed nor files
-  std::int64_t seed = -1;  // of drawn numbers; -1: none
-  std::vector<std::string> paths = {};
 };
 
 // A tensor's address in an argument, or a map of it with the arguments of cuTensorMapEncodeTiled.
@@ -195,11 +192,6 @@ class Plan {
     total_ += bytes;
     made.bytes = static_cast<std::uint64_t>(bytes);
     made.role = static_cast<Tensor::Role>(words_.one_of({"input", "output", "inout", "workspace"}));
-    made.byte = words_.small(0, 255);
-    made.seed = words_.integer(-1, INT64_MAX);
-    const bool is_drawn = made.dtype == "float16" || made.dtype == "bfloat16" || made.dtype == "float32";
-    if (made.seed >= 0 && !is_drawn) words_.refuse("-1, as " + made.dtype + " is not drawn");
-    for (unsigned left = words_.small(0, 4); left > 0; --left) made.paths.push_back(words_.file());
     return made;
   }
 

@@ -22,15 +22,11 @@ _Dims = Annotated[Sequence[int], Field(min_length=3, max_length=3)]
 
 
 class Tensor(Form):
-    """A contiguous tensor or a workspace, and its initial content: one repeated byte, numbers drawn from a seed, or raw
-    files, one for each set of tensors."""
+    """A contiguous tensor or a workspace."""
 
     dtype: Literal[tuple(SCALAR_TYPES)]  # type: ignore[valid-type]
     sizes: Sequence[int]
     role: Literal["input", "output", "inout", "workspace"] = "input"
-    byte: int = 255
-    seed: int = -1
-    files: Sequence[Word] = ()
 
 
 class TensorMap(Form):
@@ -71,7 +67,7 @@ class Launch(Form):
 
 
 class Plan(Form):
-    """Launches in their order, and their tensors. Cubins and tensors' files are in the plan's folder."""
+    """Launches in their order, and their tensors. Cubins are in the plan's folder."""
 
     version: Literal[1] = 1
     tensors: dict[Word, Tensor]

@@ -34,7 +34,7 @@ def planned(case: Case, folder: Path) -> Plan:
                 continue
             name = text.replace(" ", "_")
             if name.startswith("workspace"):
-                tensors.setdefault(name, Tensor(dtype="uint8", sizes=[workspace or 1], role="workspace", byte=0))
+                tensors.setdefault(name, Tensor(dtype="uint8", sizes=[workspace or 1], role="workspace"))
             arguments.append([Value(tensor=name) if name in tensors else Value(hex=_number(text, size).hex())])
         launches.append(Launch(**{**launch, "cubin": file.name, "kernel": kernel.name, "arguments": arguments}))
     return Plan(tensors=tensors, launches=launches)

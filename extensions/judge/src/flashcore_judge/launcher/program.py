@@ -1,4 +1,4 @@
-"""Runs plans: in a process of the launcher's program, or through its library in place of a case's host code."""
+"""Runs plans: through the launcher's library in place of a case's host code, and in processes of other programs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import json
 import select
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.measure.machine.toolchain import host_program
 from flashcore.measure.workers.kernel_call import Case
-from flashcore_judge.launcher.plan import Plan
 from flashcore_judge.launcher.planned import planned
 
 
@@ -27,19 +26,18 @@ _SOURCE = Path(__file__).with_name("launcher.cpp")
 
 
 def built(name: str, *flags: str, source: Path = _SOURCE) -> Path:
-    """The program or, with flags, its library, or another program that runs plans; compiled if this machine has none of
-    this source yet."""
+    """The program that checks a plan or, with flags, the library that launches one, or another program that runs plans;
+    compiled if this machine has none of this source yet."""
     flags = (*flags, f"-I{_SOURCE.parent}", "-std=c++17", "-O2", "-static-libstdc++", "-static-libgcc", "-ldl")
     return host_program(source, flags, name)
 
 
 class Launcher:
-    """A process that answers each line with a line, as the launcher's program does. Its methods raise a
-    :class:`LauncherError`.
+    """A process that answers each line with a line of JSON. Its methods raise a :class:`LauncherError`.
 
     Attributes:
         limit: seconds for each answer.
-        device, sets: the GPU, and how many sets of tensors the calls rotate through, if it has loaded a plan.
+        device: the GPU, if it has one.
     """
 
     def __init__(
@@ -53,7 +51,6 @@ class Launcher:
         self._process = subprocess.Popen(command, bufsize=0, stdin=pipe, stdout=pipe, stderr=nothing, env=environment)
         self.folder, self.limit = folder, limit
         self.device: dict[str, Any] = {}
-        self.sets = 0
 
     def ask(self, *command: object) -> Any:
         """The answer to a command."""
@@ -70,11 +67,6 @@ class Launcher:
         with self._process:
             self.kill()
 
-    def read(self, tensor: str, call: int = 0) -> bytes:
-        """The content of a tensor after a call."""
-        self.ask("read", tensor, "answer.raw", call)
-        return (self.folder / "answer.raw").read_bytes()
-
     def event(self) -> Any:
         """What it writes next."""
         assert self._process.stdout
@@ -89,31 +81,6 @@ class Launcher:
         if event.pop("event") == "error":
             raise LauncherError(f"launcher: {event['message']}")
         return event
-
-
-@contextlib.contextmanager
-def launcher(
-    plan: Plan,
-    folder: Path,
-    limit: float = 60.0,
-    environment: Mapping[str, str] | None = None,
-) -> Iterator[Launcher]:
-    """A process that has loaded a plan, until the ``with`` block ends.
-
-    Args:
-        folder: where the plan's cubins and files are.
-        limit: seconds for each answer; a process that takes longer is ended.
-
-    Raises:
-        CapabilityError: there is no compiler, driver or GPU.
-        LauncherError: the plan is refused, or a call of the driver failed.
-    """
-    path = folder / "plan.words"
-    path.write_text(plan.words())
-    with contextlib.closing(Launcher([built("launcher"), path], folder, limit, environment)) as made:
-        made.device = made.event()
-        made.sets = made.event()["sets"]
-        yield made
 
 
 def target(case: Case) -> Callable[..., None]:
