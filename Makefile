@@ -182,7 +182,7 @@ bench-report: $(DEV) ## check the report's sizes, loading time, labels and acces
 
 tune: $(READY) ## install the extension tune and search a space of examples/tune; without a GPU, candidates are only built and gated
 	$(PIP) ./extensions/tune
-	$(FLASHCORE) tune mma --suite examples/tune $(if $(wildcard /dev/nvidiactl),,--static --evaluations 20 --sampler random) $(ARGS)
+	$(FLASHCORE) tune mma --suite examples/tune $(if $(wildcard /dev/nvidiactl),,--static) $(ARGS)
 
 clean: ## remove builds and rendered reports; recorded runs stay
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache

@@ -49,7 +49,7 @@ KERNELS = (
 )
 _CHILDREN = (
     "flashcore.measure.bench.", "flashcore.measure.check.",
-    "flashcore_tune.trial", "flashcore_judge.answers", "flashcore_map.",
+    "flashcore_judge.answers", "flashcore_map.",
 )  # fmt: skip
 #: Of a library's or Python's own start; the child would come too late to be told.
 _AT_START = ("PYTHON", "LC_", "LANG", "LD_", "OMP_", "MKL_", "KMP_", "OPENBLAS_", "GOMP_", "TORCH_")

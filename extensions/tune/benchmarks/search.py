@@ -3,8 +3,8 @@
 What the H200 measured of every point of four spaces is in ``results``. A search asks for a point and
 is told what was measured there, until it has had a tenth of the points that meet the conditions. Counted is what comes
 to a GPU: a point that does not compile or cannot be launched costs none, on either side. (By the stricter count, of all
-that is asked for, the second column tells how far each came with as many.) Of ours a point with the machine code of one
-before is not measured again, and not counted. No search is given the hand-made variants to begin with.
+that is asked for, the second column tells how far each came with as many.) No search is given the hand-made variants to
+begin with.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import dataclasses
 import io
 import json
 import logging
+import lzma
 import os
 import statistics
 import sys
@@ -25,12 +26,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import optuna
+
 from benchmarks import raw
 from flashcore.errors import Exit, UsageError
-from flashcore_tune import study, tune
-from flashcore_tune.grid import Grid
-from flashcore_tune.samplers import Proposing, pace
-from flashcore_tune.study import Result
+from flashcore_tune.command import batch_of
+from flashcore_tune.search import STATIC, Budget, Outcome, Search
+from flashcore_tune.space import Grid, Space
 
 RECORDED = str(Path(__file__).with_name("results"))
 OURS = ("random", "nsga2", "tpe", "gp")
@@ -44,22 +46,46 @@ DEFAULT = "tpe"
 GOAL, NEAR = 0.1, 1.02
 
 
-class Memory(study.Study):
-    """A study that is not written down."""
+@dataclasses.dataclass
+class Recorded:
+    """What was measured of every point of a space, in place of a compiler and a GPU."""
 
-    def record(self, result: Result) -> None:
-        self.results[result.index] = result
+    grid: Grid
+    outcomes: Mapping[int, Outcome]
+    gpu: str | None
+
+    @staticmethod
+    def read(file: Path) -> Recorded:
+        """A header with the space, and a line per point."""
+        data = lzma.decompress(file.read_bytes()) if file.suffix == ".xz" else file.read_bytes()
+        header, *lines = map(json.loads, data.splitlines())
+        axes = {axis: tuple(values) for axis, values in header["space"]["axes"].items()}
+        shapes, conditions = (tuple(header["space"][key]) for key in ("shapes", "conditions"))
+        space = Space(header["space"]["name"], header["space"]["variant"], axes, shapes, conditions)
+        outcomes = {
+            one["index"]: Outcome(
+                one["fell"], one["reason"], one["times"], one["facts"], (*one["broken"],), one["code"]
+            )
+            for one in lines
+        }
+        return Recorded(Grid(space, header["constants"]), outcomes, header["gpu"])
+
+    def gate(self, points: Sequence[int]) -> dict[int, Outcome]:
+        found = {i: self.outcomes[i] for i in points}
+        return {i: o if o.rejected in STATIC else Outcome(facts=o.facts, code=o.code) for i, o in found.items()}
+
+    def measure(self, passed: Mapping[int, Outcome]) -> dict[int, Outcome]:
+        return {i: self.outcomes[i] for i in passed}
 
 
-def ours(kind: str, header: study.Header, grid: Grid, recorded: Sequence[Result], seed: int, most: int) -> list[int]:
+def ours(kind: str, recorded: Recorded, seed: int, most: int) -> list[int]:
     """The points that one of our samplers asks for, in its order, by the loop that tunes."""
-    memory = Memory(Path(), header, {})
-    sampler = Proposing(dataclasses.replace(header, sampler=kind, seed=seed), grid, {}, most)
-    tune.search(memory, sampler, tune.Replay(recorded), tune.Budget(most), lambda _: None, pace(kind, most))
-    return list(memory.results)
+    search = Search(optuna.create_study(), recorded.grid, kind, seed, most)
+    search.run(recorded, Budget(most), batch_of(kind, most), lambda _: None)
+    return list(search.outcomes)
 
 
-def kernel_tuner(strategy: str, grid: Grid, recorded: Sequence[Result], seed: int, most: int, cache: Path) -> list[int]:
+def kernel_tuner(strategy: str, grid: Grid, seed: int, most: int, cache: Path) -> list[int]:
     """The points that a strategy of Kernel Tuner evaluates, in its order; each counts once."""
     import random
 
@@ -91,7 +117,7 @@ def _quiet() -> Iterator[None]:
             logging.disable(logging.NOTSET)
 
 
-def _cache(grid: Grid, recorded: Mapping[int, Result], folder: Path) -> Path:
+def _cache(grid: Grid, recorded: Mapping[int, Outcome], folder: Path) -> Path:
     """The recorded results in Kernel Tuner's format; failed candidates are configs that do not compile."""
     shape = grid.space.shapes[0]
     points: dict[str, Any] = {}
@@ -116,14 +142,14 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         raise UsageError(f"{options.recorded}: expected recorded studies, found none")
     spaces: dict[str, Any] = {}
     for file in files:
-        header, results = study.read(file)
-        grid = Grid(header.space, header.constants)
-        shape = header.space.shapes[0]
+        recorded = Recorded.read(file)
+        grid, results = recorded.grid, recorded.outcomes
+        shape = grid.space.shapes[0]
         if missing := set(grid.feasible) - results.keys():
             raise UsageError(f"{file}: expected every point of the space, found {len(missing)} missing")
         times = {i: r.times[shape] for i, r in results.items() if shape in r.times}
         budget = round(GOAL * len(grid.feasible))
-        runs = [i for i, r in results.items() if r.fell not in ("build", "static")]
+        runs = [i for i, r in results.items() if r.rejected not in STATIC]
         most = round(budget * len(grid.feasible) / len(runs))  # asked for, so that as many run
         indices: dict[str, list[list[int]]] = {}
         seconds: dict[str, float] = {}
@@ -134,40 +160,32 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 count = min(options.seeds, options.gp_seeds) if who == "gp" else options.seeds
                 for seed in range(count):
                     one = (
-                        kernel_tuner(who.removeprefix("kt "), grid, list(results.values()), seed, most, cache)
+                        kernel_tuner(who.removeprefix("kt "), grid, seed, most, cache)
                         if who.startswith("kt ")
-                        else ours(who, header, grid, list(results.values()), seed, budget)
+                        else ours(who, recorded, seed, budget)
                     )
                     indices.setdefault(who, []).append(one)
                 seconds[who] = round((time.monotonic() - began) / count, 3)
-                print(f"{header.space.name}: {who}: {seconds[who]:.2f} s a seed", file=sys.stderr, flush=True)
-        statically = sum(r.fell in ("build", "static") for r in results.values()) + len(grid) - len(grid.feasible)
-        spaces[header.space.name] = {
-            "points": len(grid), "feasible": len(grid.feasible), "gpu": header.gpu, "shape": shape,
-            "statically_infeasible": statically, "codes": {i: results[i].code for i in runs},
+                print(f"{grid.space.name}: {who}: {seconds[who]:.2f} s a seed", file=sys.stderr, flush=True)
+        statically = sum(r.rejected in STATIC for r in results.values()) + len(grid) - len(grid.feasible)
+        spaces[grid.space.name] = {
+            "points": len(grid), "feasible": len(grid.feasible), "gpu": recorded.gpu, "shape": shape,
+            "statically_infeasible": statically, "runs": runs,
             "times": times, "asked": indices, "seconds": seconds,
-            "fell": {f: sum(r.fell == f for r in results.values()) for f in study.FUNNEL},
-            "twins": sum(r.twin >= 0 for r in results.values()),
+            "rejected": {s: sum(r.rejected == s for r in results.values()) for s in (*STATIC, "check", "bench")},
         }  # fmt: skip
     return {"spaces": spaces}
 
 
-def _spent(indices: Sequence[int], codes: Mapping[str, str], who: str) -> Iterator[tuple[int, int, int]]:
-    """Each point asked for, with how many were measured and how many asked for until then."""
-    seen: set[str] = set()
-    for count, index in enumerate(indices, 1):
-        if (code := codes.get(str(index))) is not None:
-            seen.add(code if code and not who.startswith("kt ") else f"#{index}")
-        yield index, len(seen), count
-
-
-def _came(indices: Sequence[int], space: Mapping[str, Any], who: str) -> tuple[float, float, float]:
+def _came(indices: Sequence[int], space: Mapping[str, Any]) -> tuple[float, float, float]:
     """The best over the space's best after so many measured, the same after as many asked for, and how many were
     measured until a point within 2 %; infinite if there was none."""
     times: Mapping[str, float] = space["times"]
     best, budget = min(times.values()), round(GOAL * space["feasible"])
     measured = looked = needed = float("inf")
-    for index, cost, count in _spent(indices, space["codes"], who):
+    runs, cost = set(space["runs"]), 0
+    for count, index in enumerate(indices, 1):
+        cost += index in runs
         ratio = times.get(str(index), float("inf")) / best
         if cost <= budget:
             measured = min(measured, ratio)
@@ -183,7 +201,7 @@ def figures(results: raw.Results) -> dict[str, dict[str, tuple[float, float, flo
     for name, space in json.loads(json.dumps(results["spaces"])).items():  # numbers of points are text in a file
         table[name] = {}
         for who, all_asked in space["asked"].items():
-            came = [_came(indices, space, who) for indices in all_asked]
+            came = [_came(indices, space) for indices in all_asked]
             measured, looked, needed = (statistics.median(column) for column in zip(*came, strict=True))
             table[name][who] = measured, looked, needed, sum(c[0] <= NEAR for c in came) / len(came)
     return table
@@ -199,10 +217,10 @@ def table(results: raw.Results) -> list[str]:
         lines += [
             "",
             f"{name} on {space['gpu'] or 'a stand-in'}, {space['shape']}: {space['points']:,} points, "
-            f"{space['feasible']:,} meet the conditions, {len(times):,} timed ({space['twins']} by a twin), best "
+            f"{space['feasible']:,} meet the conditions, {len(times):,} timed, best "
             f"{min(times):.4g} us, median {statistics.median(times):.4g} us",
-            f"statically infeasible, which no GPU sees: {space['statically_infeasible']:,}; fell at check "
-            f"{space['fell']['check']}, at bench {space['fell']['bench']}; {budget} to be measured",
+            f"statically infeasible, which no GPU sees: {space['statically_infeasible']:,}; rejected at check "
+            f"{space['rejected']['check']}, at bench {space['rejected']['bench']}; {budget} to be measured",
             f"{'best over optimum, median':<32}{'measured':>9}{'asked':>9}{'2 % after':>11}{'in time':>9}{'s':>7}",
         ]
         for who, (ratio, looked, needed, share) in sorted(rows.items(), key=lambda r: (r[1][0], -r[1][3])):

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import tomlkit
 
+from extensions.tune.benchmarks.search import Recorded
 from flashcore.model.suite import Suite
-from flashcore_tune.grid import Grid
-from flashcore_tune.space import FILE, Space
-from flashcore_tune.study import Header, Result
+from flashcore_tune.search import Outcome
+from flashcore_tune.space import FILE, Grid, Space
 
 SPACE = Space(
     name="toy",
@@ -30,24 +30,18 @@ def declared(suite: Suite, space: Space, folder: Path) -> Suite:
     return replace(suite, root=str(folder))
 
 
-def header(sampler: str = "random", **changes: object) -> Header:
-    """The header of a study of the space."""
-    fields = {"suite": "toys", "space": SPACE, "sampler": sampler, "seed": 1, "closure": "c", "gpu": None}
-    return Header(**{**fields, **changes})  # type: ignore[arg-type]
-
-
-def result(index: int) -> Result:
-    """Slow and fast in a way that the axes explain; some fall, and one is another's twin by its code."""
+def outcome(index: int) -> Outcome:
+    """Slow and fast in a way that the axes explain; some are rejected, and a wrong one would be the fastest."""
     point = GRID.point(index)
     rows, stages = int(point["ROWS"]), int(point["STAGES"])
     if rows == 128:
-        return Result(index, "static", "cannot be launched")
+        return Outcome("static", "cannot be launched")
     if rows == 16 and stages == 3:
-        return Result(index, "check", "wrong", code=f"c{index}")
+        return Outcome("check", "small: wrong", {"small": 0.1}, code=f"c{index}")
     us = abs(rows - 48) / 16 + 4 / stages + (point["COPY"] == "plain")
-    code = "same" if rows in (16, 32) and stages == 1 and point["COPY"] == "plain" else f"c{index}"
-    return Result(index, facts={"registers": float(rows), "smem": 10.0 * stages}, times={"small": us}, error=1e-4,
-                  code=code, broken={"registers": 0.1} if rows == 64 else {})  # fmt: skip
+    missed = ("registers",) if rows == 64 else ()
+    return Outcome(times={"small": us}, facts={"registers": float(rows)}, missed=missed, code=f"c{index}")
 
 
-RECORDED = [result(i) for i in GRID.feasible]
+OUTCOMES = {i: outcome(i) for i in GRID.feasible}
+RECORDED = Recorded(GRID, OUTCOMES, None)

@@ -2,100 +2,112 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from flashcore.errors import UsageError
-from flashcore.model.decide import Decision, Outcome
+from extensions.tune.tests.spaces import GRID as TOY
+from flashcore.errors import FlashcoreError
+from flashcore.model.causes import Message
+from flashcore.model.intervals import Ratio
+from flashcore.model.record import CaseOutcome
 from flashcore.suites.load import load
-from flashcore_tune import finalists, grid
+from flashcore_tune import finalists
 from flashcore_tune.finalists import Final, Shortlist, offer
-from flashcore_tune.study import Result
+from flashcore_tune.search import Outcome
+from flashcore_tune.space import read
+from tests import factory
 from tests.conftest import ROOT
 
 SUITE = load(ROOT / "examples" / "tune")
-GRID = grid.of_suite(SUITE, "mma")
-NAMED = grid.named_points(SUITE, GRID)
+GRID = read(SUITE, "mma")
+NAMED = GRID.named(SUITE)
 BY_HAND = next(i for i, name in NAMED.items() if name == "mma_keys_by_hand")
 
 
-def timed(index: int, us: float, code: str = "") -> Result:
-    return Result(index, times={"mission": us}, code=code or f"c{index}")
+def timed(us: float, code: str) -> Outcome:
+    return Outcome(times={"mission": us}, code=code)
 
 
 def test_the_fastest_by_name_is_to_be_beaten_by_the_fastest_that_are_new() -> None:
     base = next(i for i in NAMED if i != BY_HAND)
-    measured = ((base, 9), (BY_HAND, 5, "hand"), (1, 4), (2, 4.5), (3, 6), (4, 4.1, "hand"))
-    results = {index: timed(index, *more) for index, *more in measured}
-    results[5] = replace(timed(5, 3.9), twin=1)
-    results[6] = Result(6, "check", "wrong")
-    assert finalists.shortlist(SUITE, GRID, results, 2) == Shortlist("mma_keys_by_hand", [1, 2])
-    unnamed = finalists.shortlist(SUITE, GRID, {1: results[1]}, 3)
+    outcomes = {base: timed(9, "base"), BY_HAND: timed(5, "hand"), 1: timed(4, "1"), 2: timed(4.5, "2")}
+    outcomes |= {3: timed(6, "3"), 4: timed(4.1, "hand"), 5: timed(4.2, "1"), 6: Outcome("check", "wrong")}
+    outcomes[7] = replace(timed(0.1, "7"), rejected="check", reason="wrong")
+    assert finalists.shortlist(SUITE, GRID, outcomes, 2) == Shortlist("mma_keys_by_hand", [1, 2])
+    unnamed = finalists.shortlist(SUITE, GRID, {1: outcomes[1]}, 3)
     assert unnamed == Shortlist("mma_keys", [1]), "none by name: the space's own"
 
 
 def test_the_first_shape_ranks_the_finalists() -> None:
-    several = grid.of_suite(SUITE, "mma", ("mission", "s1024"))
-    results = {
-        i: Result(i, times={"mission": us, "s1024": other}, code=f"c{i}")
-        for i, us, other in ((1, 4.0, 9.0), (2, 5.0, 8.0), (3, 6.0, 1.0))
-    }
-    assert finalists.shortlist(SUITE, several, results, 2).candidates == [1, 2]
+    several = read(SUITE, "mma", ("mission", "s1024"))
+    pairs = ((1, 4.0, 9.0), (2, 5.0, 8.0), (3, 6.0, 1.0))
+    outcomes = {i: Outcome(times={"mission": us, "s1024": other}, code=f"c{i}") for i, us, other in pairs}
+    assert finalists.shortlist(SUITE, several, outcomes, 2).points == [1, 2]
 
 
-def final(index: int, outcome: Outcome, change: float, shape: str = "mission") -> Final:
-    return Final(index, shape, "base", 5.0, 5.0 * (1 + change), Decision(outcome, change, 0.005))
+def final(point: int, low: float, high: float, shape: str = "mission") -> Final:
+    return Final(point, shape, "base", Ratio((low + high) / 2, low, high))
 
 
-SAME = [final(i, "no difference", 0.0, "s1024") for i in (1, 2)]
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (1.02, 1.04, "faster"),
+        (1.0, 1.2, "no slower"),
+        (0.995, 1.0, "no slower"),
+        (0.98, 1.2, "undecided"),
+        (0.9, 0.98, "slower"),
+    ],
+)
+def test_a_verdict_holds_for_the_whole_interval(low: float, high: float, verdict: str) -> None:
+    assert final(1, low, high).verdict == verdict
+
+
+SAME = [final(i, 0.995, 1.005, "s1024") for i in (1, 2)]
 
 
 @pytest.mark.parametrize(
     ("finals", "winner"),
     [
-        ([final(1, "faster", -0.05), final(2, "faster", -0.1), *SAME], 2),
-        ([final(2, "faster", -0.1), final(2, "slower", 0.02, "s1024")], None),
-        ([final(2, "faster", -0.1), final(2, "undecided", 0.0, "s1024")], None),
-        ([final(2, "no difference", -0.1), SAME[1]], None),
-        ([Final(2, "mission", "base", reason="wrong"), SAME[1]], None),
+        ([final(1, 1.04, 1.06), final(2, 1.09, 1.11), *SAME], 2),
+        ([final(1, 1.04, 1.06), final(2, 1.09, 1.11), SAME[0], final(2, 0.9, 0.98, "s1024")], 1),
+        ([final(2, 1.09, 1.11), final(2, 0.9, 1.1, "s1024")], None),
+        ([final(2, 1.0, 1.2), SAME[1]], None),
+        ([final(2, 1.09, 1.11), Final(2, "s1024", "base", reason="wrong")], None),
         ([], None),
     ],
 )
 def test_a_winner_is_faster_at_the_first_shape_and_slower_at_none(finals: list[Final], winner: int | None) -> None:
-    first = finalists.winner(finals, ("mission", "s1024"))
-    assert (first and (first.index, first.shape)) == (winner and (winner, "mission"))
+    first = finalists.winner(finals, "mission")
+    assert (first and (first.point, first.shape)) == (winner and (winner, "mission"))
 
 
-def test_finalists_are_kept_with_the_study(tmp_path: Path) -> None:
-    decision = Decision("faster", -0.05, 0.01)
-    finals = [Final(1, "mission", "base", 5.0, 4.75, decision), Final(2, "mission", "base", reason="it hangs")]
-    assert finalists.load(tmp_path) == []
-    finalists.save(finals, tmp_path)
-    assert finalists.load(tmp_path) == finals and finalists.load(tmp_path / "results.jsonl") == []
-    (tmp_path / finalists.FILE).write_text('[{"index": 1}]')
-    with pytest.raises(UsageError, match="expected a study's finalists"):
-        finalists.load(tmp_path)
+def test_finalists_that_failed_on_any_shape_have_no_speedup() -> None:
+    names = [TOY.name(i) for i in range(3)]
+    outcomes = [CaseOutcome(n, "small", "bench", "ok") for n in ("base", *names)]
+    outcomes.append(CaseOutcome(names[1], "odd", "check", "failed", Message("it hangs")))
+    samples = {f"{n}/small/isolated": (us,) * 9 for n, us in (("base", 2.0), (names[0], 1.0), (names[1], 1.0))}
+    record = replace(factory.record(), outcomes=tuple(outcomes), samples=samples)
+    found = finalists.finals(record, TOY, Shortlist("base", [0, 1, 2]), {"small": "isolated"})
+    assert [f.verdict for f in found] == ["faster", "not timed: odd: it hangs", "not timed: the timing is void"]
+    assert found[0].speedup and found[0].speedup.value == 2.0
+    wrong = replace(record, outcomes=(*outcomes, CaseOutcome("base", "odd", "check", "failed", Message("it is wrong"))))
+    with pytest.raises(FlashcoreError, match="base: expected a variant that is right, found: odd: it is wrong"):
+        finalists.finals(wrong, TOY, Shortlist("base", [0]), {"small": "isolated"})
 
 
 def test_the_offer_is_a_variant_that_the_manifest_takes(tmp_path: Path) -> None:
     """The diff adds one variant, which loads, has the point's config, and changes nothing else."""
-    for name in (
-        "suite.toml",
-        "product.py",
-        "product.cu",
-        "softmax.cu",
-        "warpgroups.toml",
-        "clusters.toml",
-        "space.toml",
-    ):
-        text = (ROOT / "examples" / "tune" / name).read_text(encoding="utf-8")
-        (tmp_path / name).write_text(text.replace('"../', f'"{ROOT}/examples/'))
+    shutil.copytree(ROOT / "examples" / "tune", tmp_path, dirs_exist_ok=True)
+    for file in tmp_path.glob("*.toml"):
+        file.write_text(file.read_text(encoding="utf-8").replace('"../', f'"{ROOT}/examples/'))
     suite = load(tmp_path)
     index = GRID.index({"STRIPES": 2, "WARPS": 8, "KEYS": 128, "MIN_BLOCKS": 2, "PROGRAMMATIC": 1})
-    winner = Final(index, "mission", "mma_keys_by_hand", 5.0, 4.85, Decision("faster", -0.03, 0.01))
-    made = offer(suite, grid.of_suite(suite, "mma"), winner, "mma-1")
+    winner = Final(index, "mission", "mma_keys_by_hand", Ratio(1.031, 1.02, 1.04))
+    made = offer(suite, read(suite, "mma"), winner, "mma-1")
     assert all(line.startswith(("+", " ", "-", "@")) for line in made.diff.splitlines())
     assert not [line for line in made.diff.splitlines() if line.startswith("-") and not line.startswith("---")]
     made.write()
@@ -105,5 +117,5 @@ def test_the_offer_is_a_variant_that_the_manifest_takes(tmp_path: Path) -> None:
     base = suite.variants["mma_keys"]
     assert (new.kind, new.tolerance, new.where, new.roof) == (base.kind, base.tolerance, base.where, base.roof)
     assert {n: v for n, v in after.variants.items() if n != "mma_tuned_1"} == dict(suite.variants)
-    assert "study mma-1: 3.0 % faster than mma_keys_by_hand at mission." in made.file.read_text()
-    assert "mma_tuned_2" in offer(after, grid.of_suite(after, "mma"), winner, "s").diff
+    assert "study mma-1: 1.031 × as fast as mma_keys_by_hand at mission." in made.file.read_text()
+    assert "mma_tuned_2" in offer(after, read(after, "mma"), winner, "s").diff

@@ -1,7 +1,7 @@
-"""Searches a space: candidates are built and gated without a GPU, then checked and timed on one, and recorded.
+"""Searches a space of configs: candidates are built and gated without a GPU, then checked and timed on one.
 
-``grid`` numbers the points, ``samplers`` propose, ``candidates`` builds and gates, ``trial`` measures, ``study``
-records, ``tune`` is the loop, ``finalists`` decides as ``bench --against`` does and offers the winner as a variant.
+``space`` declares and numbers the points, ``search`` lets Optuna propose them, ``candidates`` gates and measures them,
+``finalists`` decides and offers the winner as a variant, ``results`` shows a study.
 """
 
 from flashcore.model.plugin import Plugin

@@ -1,190 +1,190 @@
-"""Builds candidates and gates them on the CPU, by the compiler, the cubin and the launch plan.
+"""Builds candidates, gates them by their static facts, and checks and times those that pass, each in a run of its own.
 
 A candidate is rejected at ``build`` if it does not compile, and at ``static`` if its plan refuses a shape, it cannot be
-launched, or it fails a hard budget. Failed soft budgets are recorded; the candidate may still win.
+launched, or it misses a hard budget. It is rejected at ``check`` or ``bench`` if it fails there on one of the shapes.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
-import json
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
 
-from flashcore.errors import FlashcoreError
-from flashcore.gate.expand import excess
+from flashcore.errors import UsageError
 from flashcore.gate.judge import judge
-from flashcore.measure.build.ninja_graph import OBJECT
-from flashcore.measure.cases import child_cases
-from flashcore.measure.compiling import compile_all
 from flashcore.measure.context import Context
-from flashcore.measure.workers.kernel_call import Case
-from flashcore.model import plugin
-from flashcore.model.groups import grouped
-from flashcore.model.record import Artifact, Environment, Facts, Record
-from flashcore.model.suite import Budget
+from flashcore.measure.settings import Settings
+from flashcore.model.record import Record, Subject
+from flashcore.model.suite import Suite
 from flashcore.model.text import matches_any
-from flashcore.readers import host_code
-from flashcore_tune import trial
-from flashcore_tune.grid import Grid, candidate
-from flashcore_tune.study import Result
+from flashcore.pipeline.run import record_run
+from flashcore_tune.search import Outcome, Step
+from flashcore_tune.space import Grid
 
 #: The static facts of a candidate, and how to combine the values of several kernels.
-FACTS: Mapping[str, Callable[[Sequence[float]], float]] = {
+_FACTS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "registers": max,
     "smem": max,
     "spill_store_bytes": sum,
-    "stack_bytes": max,
-    "threads": max,
     "theoretical_occupancy": min,
-    "sass_instructions": sum,
-    "compiler_warnings": max,
 }
+#: The repeats of a check and the samples of a timing that only rank; finalists are checked and timed in full.
+_REPEATS, _SAMPLES = 3, 25
 
 
-def build(
-    job: Context, grid: Grid, indices: Sequence[int], more: Collection[str] = (), stage: str = ""
-) -> tuple[Context, list[Result]]:
-    """Builds points and gates them. Returns the job of these variants, with what was built.
-
-    Args:
-        job: for one arch.
-        more: names of variants to build too.
-        stage: the stage whose shapes are added to the space's.
-    """
-    job = narrowed(job, grid, indices, more, stage)
-    built = compile_all(job)
-    budgets = {b.name: b for b in job.suite.budgets if b.tier == "static"}
-    machine = Environment(None, "", "", "", "", gpu_arch=job.options.archs[0], nvcc=built.nvcc)
-    record = Record("", "", job.suite, machine, built.artifacts, built.plans, (), (), Facts(built.facts))
-    missed = grouped(
-        (v.subject.variant, (v.budget, _share(budgets[v.budget], v.value), f"{v.value} {v.unit}, expected {v.limit}"))
-        for v in judge(record, require="static").verdicts
-        if v.status == "fail" and v.budget in budgets
-    )
-    job = dataclasses.replace(job, built=built)
-    return job, [_result(i, job, grid, missed.get(grid.name(i), [])) for i in indices]
-
-
-def narrowed(job: Context, grid: Grid, indices: Collection[int], more: Collection[str], stage: str) -> Context:
-    """The job of building these points. The budgets of the space's variant also apply to them."""
-    suite, base = job.suite, job.suite.variants[grid.space.variant]
-    variants = {v.name: v for v in (candidate(suite, grid, i) for i in indices)}
-    budgets = tuple(
-        dataclasses.replace(b, variants=(*b.variants, *variants)) if matches_any(base.name, b.variants) else b
-        for b in suite.budgets
-    )
-    variants |= {name: suite.variants[name] for name in more}
-    shapes = {
-        s.name: s
-        for s in suite.shapes.values()
-        if base.runs_on(s) and (s.name in grid.space.shapes or stage in s.stages)
-    }
-    suite = dataclasses.replace(suite, variants=variants, budgets=budgets, shapes=shapes, waivers=())
-    return dataclasses.replace(job, suite=suite, variants=tuple(variants.values()), shapes=tuple(shapes.values()))
-
-
-def _share(budget: Budget, value: object) -> float:
-    """A value's miss as a share of the limit; if the limit is 0, each unit counts as 1."""
-    over = excess(budget, float(value)) if isinstance(value, (int, float)) else 1.0
-    limit = budget.maximum if budget.maximum is not None else budget.minimum
-    return round(over / abs(limit or 1.0), 4)
-
-
-def _result(index: int, job: Context, grid: Grid, missed: Sequence[tuple[str, float, str]]) -> Result:
-    """A built candidate's result. ``missed``: failed budgets, the miss as a share of the limit, and in words."""
-    name, built = grid.name(index), job.built
-    artifact = built.artifact(name, job.options.archs[0])
-    if artifact is None or artifact.status != "ok":
-        return Result(index, "build", artifact.message if artifact else "not built")
-    facts = [f for f in built.facts if f.subject.variant == name]
-    values = {n: [f.number for f in facts if f.name == n and f.number is not None] for n in FACTS}
-    plans = [p for p in built.plans if p.variant == name]
-    largest = {budget: (share, text) for budget, share, text in sorted(missed)}  # over the kernels
-    reasons = [
-        *(p.error for p in plans if p.error),
-        *(f"cannot be launched: {f.note}" for f in facts if f.name == "blocks_per_sm" and f.value == 0),
-        *(f"{budget}: {largest[budget][1]}" for budget in grid.space.hard if budget in largest),
-    ]
-    return Result(
-        index=index,
-        fell="static" if reasons else "",
-        reason=reasons[0] if reasons else "",
-        broken={budget: share for budget, (share, _) in largest.items()},
-        facts={n: combine(values[n]) for n, combine in FACTS.items() if values[n]},
-        code=_code(artifact, name, [dataclasses.astuple(launch) for p in plans for launch in p.launches]),
-    )
-
-
-def _code(artifact: Artifact, name: str, launches: Sequence[object]) -> str:
-    """The hash of a candidate's work for a GPU: device and host code (without the variant's name) and launches; for
-    Python callables, the traced calls."""
-    work: Sequence[object] = sorted(artifact.calls.items())
-    if not artifact.cubins:
-        host, _ = host_code.read(Path(artifact.cubin or "").with_name(OBJECT), without=name)
-        work = [artifact.code, host, launches]
-    return hashlib.sha256(json.dumps(work).encode()).hexdigest()[:16]
-
-
-class Local:
-    """Builds on this machine, and measures on its GPUs.
+@dataclass(frozen=True)
+class Candidates:
+    """The candidates of a space, on this machine.
 
     Args:
-        job: the suite's, for one arch.
-        folder: for the files of the measuring processes.
-        measures: whether candidates are measured on the job's GPUs, leased per batch; else they are only built.
+        settings: those of the user, without variants.
+        folder: of the study; runs that only rank are removed from it.
+        static: whether candidates are only built and gated.
     """
 
-    def __init__(self, job: Context, grid: Grid, folder: Path, measures: bool) -> None:
-        self._job, self._grid, self._folder, self._measures = job, grid, folder, measures
-        self._energy = "energy" in grid.space.objectives
-        if self._energy and measures:
-            plugin.find("measurements", "energy")  # here: its absence would fail every candidate
-        self._jobs: dict[int, Context] = {}  # point → the job that built it, with others
-        self._stopped = False
+    settings: Settings
+    suite: Suite
+    grid: Grid
+    folder: Path
+    static: bool
+    say: Callable[[str], None]
 
-    def __enter__(self) -> Self:
-        self._start_ahead()
-        return self
+    def base(self) -> Record:
+        """A record of the space's variant, built alone.
 
-    def __exit__(self, *_: object) -> None:
-        self._stopped = True
-        self._job.workers.close()
+        Raises:
+            CapabilityError: the candidates are to be measured, and this machine cannot.
+            UsageError: it does not compile.
+        """
+        record = self._ranked([], [self.grid.space.variant], None)
+        (artifact,) = record.artifacts
+        if artifact.status != "ok":
+            raise UsageError(f"{artifact.variant}: expected a variant that compiles, found: {artifact.message}")
+        return record
 
-    def prepare(self, indices: Sequence[int]) -> list[Result]:
-        if not indices:
-            return []
-        job, results = build(dataclasses.replace(self._job, say=self._unless_stopped), self._grid, indices)
-        self._jobs |= dict.fromkeys(indices, job)
-        return results
+    def gate(self, points: Sequence[int]) -> dict[int, Outcome]:
+        """See :class:`flashcore_tune.search.Evaluator`."""
+        record = self._ranked(points, [], None)
+        failed = [v for v in judge(record, require="static").verdicts if v.status == "fail"]
+        budgets = {b.name for b in record.suite.budgets if b.tier == "static"}
+        outcomes = {}
+        for index in points:
+            name = self.grid.name(index)
+            missed = {
+                v.budget: f"{v.budget}: {v.value} {v.unit}, expected {v.limit}"
+                for v in failed
+                if v.subject.variant == name and v.budget in budgets
+            }
+            outcomes[index] = self._gated(record, name, missed)
+            if outcomes[index].rejected or self.static:
+                self._remove(record, name)
+        return outcomes
 
-    def measure(self, results: Sequence[Result], report: Callable[[Result], None]) -> None:
-        if self._measures:
-            cases = [(r, self._cases(r.index)) for r in results]
-            with self._job.workers.leased(self._job.say):
-                trial.run(cases, self._folder, report, self._job.workers, energy=self._energy)
-            self._start_ahead()
-        else:
-            for result in results:
-                report(result)
-        jobs = {id(job): job for job in [self._jobs.pop(result.index) for result in results]}
-        for artifact in (artifact for job in jobs.values() for artifact in job.built.artifacts):
-            # A finalist is compiled again, and thousands of others would fill the disk.
+    def measure(self, passed: Mapping[int, Outcome]) -> dict[int, Outcome]:
+        """See :class:`flashcore_tune.search.Evaluator`."""
+        if self.static:
+            return dict(passed)
+        record = self._ranked([*passed], [], "bench")
+        outcomes = {}
+        for index, outcome in passed.items():
+            name = self.grid.name(index)
+            outcomes[index] = self._timed(record, name, outcome)
+            self._remove(record, name)  # a finalist is compiled again, and thousands of others would fill the disk
+        return outcomes
+
+    def record(
+        self, points: Sequence[int], others: Sequence[str], settings: Settings, *, check: bool = False
+    ) -> Record:
+        """The record of a run of these points and of other variants of the suite, for one arch.
+
+        Args:
+            check: whether to check on the suite's other shapes too.
+        """
+        suite, space, base = self.suite, self.grid.space, self.suite.variants[self.grid.space.variant]
+        variants = {v.name: v for v in (self.grid.candidate(suite, i) for i in points)}
+        budgets = tuple(
+            replace(b, variants=(*b.variants, *variants)) if matches_any(base.name, b.variants) else b
+            for b in suite.budgets
+        )
+        variants |= {name: suite.variants[name] for name in others}
+        shapes = {name: suite.shapes[name] for name in space.shapes}
+        more = [s for s in suite.shapes.values() if check and "check" in s.stages and base.runs_on(s)]
+        shapes = {s.name: replace(s, stages=("check",)) for s in more} | shapes
+        narrowed = replace(suite, variants=variants, budgets=budgets, shapes=shapes, waivers=())
+
+        def changed(context: Context) -> Context:
+            archs = [a for a in context.archs if a in base.where.archs and context.gpu_arch in (None, a)]
+            if not archs:
+                found = context.gpu_arch or ", ".join(context.archs)
+                raise UsageError(f"{base.name}: expected a variant for {found}, found {', '.join(base.where.archs)}")
+            return replace(
+                context,
+                suite=replace(narrowed, archs=(archs[-1],)),
+                options=replace(context.options, archs=(archs[-1],)),
+                variants=tuple(variants.values()),
+                shapes=tuple(shapes.values()),
+            )
+
+        settings = replace(settings, shapes=space.shapes, join=False, roofs=None)
+        return record_run(settings, self.say, needed=not self.static, changed=changed).record
+
+    @property
+    def modes(self) -> dict[str, str]:
+        """Shape → the timing mode that ranks there."""
+        return {name: self.suite.shapes[name].rank_by for name in self.grid.space.shapes}
+
+    @property
+    def full(self) -> Settings:
+        """The settings of a run that times all its cases in full, in the modes that rank."""
+        bench = replace(self.settings.bench, first=0, modes=tuple(dict.fromkeys(self.modes.values())))
+        return replace(self.settings, upto="bench", bench=bench)
+
+    def _ranked(self, points: Sequence[int], others: Sequence[str], upto: str | None) -> Record:
+        work, full = self.folder / "work", self.full
+        check = replace(full.check, repeats=_REPEATS, opcheck=False)
+        bench = replace(full.bench, samples=_SAMPLES, max_samples=_SAMPLES)
+        settings = replace(full, upto=upto, profiles=str(work), check=check, bench=bench)
+        try:
+            return self.record(points, others, settings)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+    def _gated(self, record: Record, name: str, missed: Mapping[str, str]) -> Outcome:
+        (artifact,) = (a for a in record.artifacts if a.variant == name)
+        if artifact.status != "ok":
+            return Outcome("build", artifact.message.partition("\n")[0])
+        facts = [f for f in record.facts if f.subject.variant == name]
+        plans = [p for p in record.plans if p.variant == name]
+        reasons = [
+            *(p.error for p in plans if p.error),
+            *(f"cannot be launched: {f.note}" for f in facts if f.name == "blocks_per_sm" and f.value == 0),
+            *(missed[budget] for budget in self.grid.space.hard if budget in missed),
+        ]
+        values = {n: [f.number for f in facts if f.name == n and f.number is not None] for n in _FACTS}
+        work = (artifact.code, sorted(artifact.calls.items()), [p.launches for p in plans])
+        return Outcome(
+            rejected="static" if reasons else "",
+            reason=reasons[0] if reasons else "",
+            facts={n: combine(values[n]) for n, combine in _FACTS.items() if values[n]},
+            missed=tuple(missed),
+            code=hashlib.sha256(repr(work).encode()).hexdigest()[:16],
+        )
+
+    def _timed(self, record: Record, name: str, outcome: Outcome) -> Outcome:
+        for failed in (o for o in record.outcomes if o.variant == name and o.status != "ok"):
+            stage: Step = "check" if failed.stage == "check" else "bench"
+            return replace(outcome, rejected=stage, reason=f"{failed.shape}: {failed.reason}")
+        times = {}
+        for shape, mode in self.modes.items():
+            fact = record.facts.get(f"{mode}_p50", Subject(name, shape=shape))
+            if fact is None or fact.number is None:
+                return replace(outcome, rejected="bench", reason=f"{shape}: {fact.note if fact else 'not timed'}")
+            times[shape] = round(fact.number, 4)
+        return replace(outcome, times=times)
+
+    def _remove(self, record: Record, name: str) -> None:
+        for artifact in (a for a in record.artifacts if a.variant == name):
             for cubin in filter(None, (artifact.cubin, *artifact.cubins.values())):
                 shutil.rmtree(Path(cubin).parent, ignore_errors=True)
-
-    def _start_ahead(self) -> None:
-        """Starts the processes that measure, which import while the next batch is built."""
-        if self._measures:
-            trial.prepare(self._folder, self._job.workers)
-
-    def _cases(self, index: int) -> list[Case]:
-        job = self._jobs[index]
-        return child_cases(job, [(job.suite.variants[self._grid.name(index)], s) for s in job.shapes])
-
-    def _unless_stopped(self, text: str) -> None:
-        if self._stopped:
-            raise FlashcoreError("the search was stopped")  # at ninja's next output; ends ninja and its compilers
