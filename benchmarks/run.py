@@ -30,7 +30,7 @@ from typing import Any
 from benchmarks import raw
 from benchmarks.gate import timed
 from flashcore.errors import UsageError
-from flashcore.explain import ladder, limiter, predictions, roofline
+from flashcore.explain import ladder, limiter, roofline
 from flashcore.explain.predictions import Readings
 from flashcore.explain.rows import Row
 from flashcore.gate import judge
@@ -196,7 +196,7 @@ def _ranks(one: Row, other: Row) -> dict[str, Any]:
 
 def _told_apart(row: Row, one: str, other: str) -> bool:
     speedup = row.over(one, other)
-    return speedup is None or not predictions.unchanged(*speedup)
+    return speedup is None or not speedup.unchanged
 
 
 # --- for reading ---------------------------------------------------------------------------------------

@@ -352,7 +352,7 @@ class Trace:
             others = (self.record.suite.variants[name].parent, row.reference, self.record.suite.baseline)
             result[name] = marks | of(two[name], [row.over(name, other) for other in others])
         for step in steps.steps:
-            result[step.variant.name] |= of(step.finding, [m.ratio for m in step.moved], step.ratio and 1 / step.ratio)
+            result[step.variant.name] |= of(step.finding, [m.ratio for m in step.moved], step.speedup)
         return result
 
     @functools.cache  # noqa: B019, a run is traced once

@@ -50,10 +50,9 @@ def test_headline_table_and_variant_page_have_one_ratio() -> None:
         row = next(r for r in section.rows if r.cells[0].text == winner)
         assert answer.summary[2].sort == row.cells[OVER_PEER].sort, shape
         assert answer.over_reference.startswith(answer.summary[2].text), shape
-        if "not timed in the same rounds" not in answer.pair:
-            as_recorded += 1
-            assert answer.summary[2].sort == published().facts.number("speedup_vs_peer", answer.case.subject), shape
-    assert as_recorded == 9
+        as_recorded += 1
+        assert answer.summary[2].sort == published().facts.number("speedup_vs_peer", answer.case.subject), shape
+    assert as_recorded == 13
 
 
 def computation(shape: Shape) -> tuple[object, ...]:
@@ -107,13 +106,14 @@ def test_one_problem_under_two_names_has_one_verdict() -> None:
     assert links["xor_swizzle"] == "variant/xor_swizzle?shape=b4_s4096"
     assert links["attention"] == "variant/attention?shape=d64_s4096"
     winner, over_reference = section.answer.summary[0], section.answer.summary[2]
-    assert winner.href == "variant/wgmma_persistent?shape=d64_s4096" and over_reference.detail == "1.22–1.23 cudnn"
-    assert section.answer.pair == (
-        "wgmma_persistent/d64_s4096 against cudnn/b4_s4096, not timed in the same rounds nor on one GPU"
+    assert (
+        winner.href == "variant/wgmma_persistent?shape=d64_s4096" and over_reference.detail == "1.26–1.27 cudnn_general"
     )
-    names = (("cudnn", "b4_s4096"), ("cudnn_general", "d64_s4096"), ("wgmma_persistent", "d64_s4096"))
+    # cudnn took 4 % less time as ``b4_s4096``, on the other GPU.
+    assert section.answer.pair == "wgmma_persistent/d64_s4096 against cudnn_general/d64_s4096"
+    names = (("cudnn_general", "d64_s4096"), ("wgmma_persistent", "d64_s4096"))
     times = [published().facts.number("back_to_back_p50", Subject(v, shape=s)) or 0 for v, s in names]
-    assert over_reference.sort == pytest.approx(min(times[:2]) / times[2])
+    assert over_reference.sort == pytest.approx(times[0] / times[1], rel=0.01)
 
 
 def test_two_levels_of_a_time_are_stated_with_both() -> None:
@@ -135,7 +135,8 @@ def test_a_prediction_of_time_and_its_step_have_one_ratio() -> None:
         for step in book().ladder(shape).steps:
             for judged in step.judged:
                 if judged.prediction.fact == step.time and judged.scale == "ratio" and judged.measured:
-                    assert judged.measured == pytest.approx(step.ratio, rel=1e-12), step.variant.name
+                    assert step.speedup, step.variant.name
+                    assert judged.measured == pytest.approx(1 / step.speedup.value, rel=1e-12), step.variant.name
                     compared += 1
     assert compared
 
@@ -145,7 +146,8 @@ def test_every_speedup_in_a_remedy_is_the_steps() -> None:
         steps = {s.variant.name: s for s in book().ladder(shape).steps}
         for reduced in remedies(book().readings, shape.name).values():
             for r in reduced:
-                assert 1 / r.faster == pytest.approx(steps[r.variant].ratio, rel=1e-12)
+                over = steps[r.variant].speedup
+                assert over and r.faster == pytest.approx(over.value, rel=1e-12)
 
 
 def test_the_roof_that_a_share_is_of_is_among_the_roofs_drawn() -> None:

@@ -298,7 +298,7 @@ def _times(record: Record) -> Iterator[str]:
         if (reference := row.reference) is not None:
             reference_times = [_time(record, reference, row.cases[reference], r) for r in REGIMES[:2]]
             speedup, pair = row.over(variant, reference), row.pair(variant, reference)
-            ratio = f"{speedup[0]:.2f} ×" if speedup else ""
+            ratio = f"{speedup.value:.2f} ×" if speedup else ""
             cells += [f"`{reference}`", *map(_us, reference_times), f"{ratio} ({pair})" if pair else ratio]
         yield "| " + " | ".join([*cells, *[""] * (9 - len(cells))]) + " |"
     yield ""

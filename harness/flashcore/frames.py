@@ -63,7 +63,11 @@ _CASE, _CODE = ("variant", "shape"), SUBJECT[:4]
 _LAYOUTS: Mapping[type, tuple[Sequence[str], str]] = {
     Fact: (SUBJECT, "fact=name:c value:n text=value:t unit:c source:c note:s"),
     Change: (_CODE, "fact:c unit:c before:n after:n before_text=before:t after_text=after:t direction:c"),
-    TimeChange: (_CASE, "mode:c before_us:n after_us:n ratio:n low:n high:n judged:b same_code:b"),
+    TimeChange: (
+        _CASE,
+        "mode:c before_us:n after_us:n ratio=speedup.value:n low=speedup.low:n high=speedup.high:n no_interval:s"
+        " judged:b same_code:b",
+    ),
     Verdict: (
         _CODE,
         "budget:c fact:c tier:c severity:c status:c value:n unit:c limit:c source:c fact_source:c"

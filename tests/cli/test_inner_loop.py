@@ -86,11 +86,11 @@ def test_a_peer_has_answers_too() -> None:
     assert "none failed; 0 passed" in text
 
 
-def test_a_case_without_samples_has_no_ratio() -> None:
-    record = replace(factory.record(), samples={})
-    text = answers(record, factory.record(id=OLD))
-    assert "µs isolated" in text
-    assert "than before" not in text
+def test_a_ratio_without_an_interval_says_why() -> None:
+    text = answers(replace(factory.record(), samples={}), factory.record(id=OLD))
+    runs = "(no interval: the times were taken in different runs) than before"
+    samples = "(no interval: the samples of one of the times were not recorded) than its parent slow"
+    assert runs in text and samples in text
 
 
 def test_a_compilers_message_is_one_line_of_the_answer() -> None:

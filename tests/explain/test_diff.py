@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from flashcore.explain import diff
 from flashcore.model.causes import SourceLine
-from flashcore.model.record import Facts, Record, Subject
+from flashcore.model.record import Facts, Record, Subject, Time
 from tests import factory
 
 OLD = "20260101T000000Z-0000"
@@ -92,13 +93,19 @@ def test_another_code_or_compiler_is_not_the_same(change: dict[str, Any]) -> Non
 
 def test_a_change_of_time_lies_in_its_interval_whatever_the_counts() -> None:
     """Extra rounds that only one side has move its median, and not the ratio."""
-    before, after = [20.0] * 30, [10.0] * 30 + [8.0] * 80
-    change = diff.time_change(Subject("fast", shape="small"), "isolated", before, after, True, False)
-    assert (change.low, change.ratio, change.high) == (2.0, 2.0, 2.0)
+    before, after = (
+        Time(Subject(name, shape="small"), "isolated", statistics.median(samples), samples)
+        for name, samples in (("slow", (20.0,) * 30), ("fast", (10.0,) * 30 + (8.0,) * 80))
+    )
+    change = diff.time_change(before, after, False)
+    assert change is not None and (change.speedup.value, change.speedup.ends) == (2.0, (2.0, 2.0))
     assert change.after_us == 8.0
 
 
-def test_samples_that_both_joined_from_one_run_are_the_same_time() -> None:
-    samples = [3.0, 4.0, 5.0, 4.5]
-    change = diff.time_change(Subject("fast", shape="small"), "isolated", samples, list(samples), False, False)
-    assert (change.ratio, change.low, change.high, change.direction) == (1, 1, 1, "no difference")
+def test_a_time_that_both_joined_from_one_run_is_the_same() -> None:
+    one = factory.record()
+    joined = replace(one, id="20260109T030405Z-0009", outcomes=tuple(replace(o, origin=one.id) for o in one.outcomes))
+    at = Subject("fast", shape="mission")
+    change = diff.time_change(one.time(at, "isolated"), joined.time(at, "isolated"), True)
+    assert change is not None and change.direction == "no difference"
+    assert (change.speedup.value, change.speedup.ends) == (1, (1, 1))

@@ -178,8 +178,8 @@ def test_a_step_without_times_is_unmeasured() -> None:
 
 
 def test_two_times_within_noise_are_the_same() -> None:
-    assert step(record(times={"slow": 40, "fast": 40.4})).unchanged
-    assert not step(record(times={"slow": 40, "fast": 44})).unchanged
+    alike, apart = (step(record(times={"slow": 40, "fast": us})).speedup for us in (40.4, 44))
+    assert alike and alike.unchanged and apart and not apart.unchanged
 
 
 # --- the way to the best --------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def test_without_times_there_is_no_way() -> None:
     r = record()
     result = built(replace(r, facts=Facts(f for f in r.facts if f.subject.arch is not None), samples={}))
     assert result.path == () and result.best is None and result.floor is None
-    assert {(s.outcome, s.unchanged) for s in result.steps} == {("unmeasured", False)}
+    assert {(s.outcome, s.speedup) for s in result.steps} == {("unmeasured", None)}
 
 
 def test_a_parent_that_comes_later_or_is_unknown_does_no_harm() -> None:

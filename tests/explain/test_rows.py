@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
 from flashcore.explain.predictions import Readings
 from flashcore.explain.rows import Row
-from flashcore.model.record import Record, SharingGpu
+from flashcore.model.causes import NoInterval
+from flashcore.model.record import Facts, Record, SharingGpu
 from flashcore.model.suite import Shape, Suite
 from tests import factory
 
@@ -59,32 +61,51 @@ def test_a_row_compares_the_fastest_variant_and_reference_of_all_names() -> None
     assert made.reference == "cudnn"
 
 
-def interval(made: Row, other: str) -> tuple[float, float, float]:
-    value, low, high = made.over("best", other) or (0, None, None)
-    assert low is not None and high is not None
-    return low, value, high
-
-
-def test_other_rounds_are_not_paired_and_it_says_so() -> None:
+def test_only_times_of_the_same_rounds_have_an_interval() -> None:
     separate, together = row(times(9.0, 10.0)), row(times(10.0, 9.0))
-    assert separate.pair("best", "cudnn") == "best/twin against cudnn/mission, not timed in the same rounds"
+    assert separate.pair("best", "cudnn") == "best/twin against cudnn/mission"
     assert together.pair("best", "cudnn_general") == "best/twin against cudnn_general/twin"
     for made in (separate, together):
-        assert interval(made, made.reference or "")[1] == pytest.approx(9 / 4, rel=0.01)
-    # Of series that rise together, only those of the same rounds have a ratio without any spread.
+        over = made.over("best", made.reference)
+        assert over and over.value == pytest.approx(9 / 4, rel=0.01)
+    # Series that rise together have a ratio without any spread.
     rising = {
         f"{case}/isolated": tuple(us * (1 + i / 20) for i in range(40))
         for case, us in (("best/twin", 4.0), ("cudnn/mission", 9.0), ("cudnn_general/twin", 10.0))
     }
     made = row(replace(times(9.0, 10.0), samples=rising))
-    assert interval(made, "cudnn_general") == pytest.approx((2.5, 2.5, 2.5))
-    low, value, high = interval(made, "cudnn")
-    assert low < 2.1 < value < 2.4 < high
+    assert made.over("best", "cudnn_general") == pytest.approx((2.5, 2.5, 2.5, None))
+    over = made.over("best", "cudnn")
+    assert over and over.ends is None and over.cause == NoInterval("rounds")
 
 
-@pytest.mark.parametrize(("shapes", "ending"), [(("mission", "twin"), " nor on one GPU"), (("twin",), "rounds")])
-def test_a_pair_that_two_gpus_timed_says_so(shapes: tuple[str, ...], ending: str) -> None:
-    assert row(replace(times(9.0, 10.0), gpus=on_gpus(*shapes))).pair("best", "cudnn").endswith(ending)
+@pytest.mark.parametrize(("shapes", "apart"), [(("mission", "twin"), "gpus"), (("twin",), "rounds")])
+def test_a_pair_that_two_gpus_timed_says_so(shapes: tuple[str, ...], apart: Literal["gpus", "rounds"]) -> None:
+    over = row(replace(times(9.0, 10.0), gpus=on_gpus(*shapes))).over("best", "cudnn")
+    assert over and over.cause == NoInterval(apart)
+
+
+def test_a_case_that_was_joined_from_another_run_has_no_interval() -> None:
+    r = times(10.0, 9.0)
+    joined = [replace(o, origin="another") if o.case == "cudnn_general/twin" else o for o in r.outcomes]
+    over = row(replace(r, outcomes=tuple(joined))).over("best", "cudnn_general")
+    assert over and over.cause == NoInterval("runs")
+
+
+def test_times_of_one_shape_with_other_empty_launches_are_of_other_rounds() -> None:
+    r = times(10.0, 9.0)
+    floors = [
+        factory.fact("isolated_launch_floor", us, name, shape="twin")
+        for name, us in (("best", 0.8), ("cudnn_general", 0.9))
+    ]
+    over = row(replace(r, facts=Facts([*r.facts, *floors]))).over("best", "cudnn_general")
+    assert over and over.cause == NoInterval("rounds")
+
+
+@pytest.mark.parametrize(("general", "reference"), [(9.3, "cudnn_general"), (9.6, "cudnn")])
+def test_the_row_prefers_a_reference_as_fast_that_was_timed_with_the_winner(general: float, reference: str) -> None:
+    made = row(times(9.0, general))
+    assert next(iter(made.references)) == "cudnn" and made.reference == reference
 
 
 def test_of_one_variant_on_two_names_the_faster_case_counts() -> None:

@@ -13,6 +13,7 @@ VALUES = {
     "bool": True,
     "bool | None": None,
     "tuple[str, ...]": ("a",),
+    "Literal['runs', 'gpus', 'rounds', 'samples']": "gpus",
     "Cause": causes.Hang(2.0, "a"),
     "Cause | None": None,
     "Detail | None": causes.WrongElements("out", 1, 9, (2, 3), "1", "nan", "one_element"),

@@ -62,14 +62,14 @@ def brief(judged: Judged, case: str) -> _Data:
         return {"answer": "wrong", "smallest_shape": smallest, "elements": places, "why": text(cause), "by": "check"}
 
     def time() -> _Data:
-        us, samples = readings.of(shape.time, name, at).value, record.samples.get(f"{case}/{shape.rank_by}")
-        if us is None:
+        taken = readings.time(shape.time, name, at)
+        if taken.us is None:
             return unmeasured("bench", shape.time)
-        interval = intervals.ratio(samples, (1.0,), paired=False) if samples else None
+        interval = intervals.ratio(taken.samples, (1.0,), paired=False) if taken.samples else None
         gap = readings.gap(name, at)
         return {
             "mode": shape.rank_by,
-            "us": us,
+            "us": taken.us,
             "interval": [interval.low, interval.high] if interval else "unmeasured: no samples",
             "floor": {"us": gap.floor_us, "ratio": gap.ratio, "of": gap.floor.resource} if gap else "unmeasured",
             "by": by(shape.time),

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from flashcore.explain import diff, roofline
+from flashcore.explain.predictions import Readings
+from flashcore.explain.rows import Row
+from flashcore.explain.times import speedup
 from flashcore.gate.wording import value_of
 from flashcore.model import cause_text, intervals
 from flashcore.model.catalogue import STALL_REASONS
@@ -58,32 +61,27 @@ def _right(record: Record, variant: str) -> str:
 def _faster(record: Record, before: Record | None, variant: str, shape: str) -> Iterator[str]:
     subject = Subject(variant, shape=shape)
     regime = record.suite.shapes[shape].rank_by
-    time = record.facts.number(f"{regime}_p50", subject)
-    if time is None:
+    now = record.time(subject, regime)
+    if now.us is None:
         return
-    key = f"{subject.case}/{regime}"
-    now = record.samples.get(key)
-    text = f"{shape}: {number(round(time, 3), 'us')} {_words(regime)}"
-    if levels := intervals.levels(now or ()):
+    text = f"{shape}: {number(round(now.us, 3), 'us')} {_words(regime)}"
+    if levels := intervals.levels(now.samples):
         text += f" ({levels.text})"
     for other in (r for r in REGIMES if r != regime):
         if (time := record.facts.number(f"{other}_p50", subject)) is not None:
             text += f", {number(round(time, 3), 'us')} {_words(other)}"
-    was = before.samples.get(key) if before else None
-    if before is not None and was and now and diff.same_shape(before, record, shape):
-        change = diff.time_change(subject, regime, was, now, False, diff.same_code(before, record, subject.case))
-        code = ", but it is the same code" if change.same_code else ""
-        text += f"; {change.text} than before{code} (another run: shown, not judged)"
+    was = before.time(subject, regime) if before and diff.same_shape(before, record, shape) else None
+    if before and was and (of := speedup(was, now)):
+        code = ", but it is the same code" if diff.same_code(before, record, subject.case) else ""
+        text += f"; {of.text} than before{code}"
     yield text
+    row = Row(Readings(record), [record.suite.shapes[shape]])
     parent = record.suite.variants[variant].parent if variant in record.suite.variants else None
-    of_parent = record.samples.get(f"{parent}/{shape}/{regime}")
-    if parent and of_parent and now:
-        change = diff.time_change(subject, regime, of_parent, now, True, False)
-        yield f"{'':{len(shape)}}  {change.text} than its parent {parent}"
-    for key, name in (("baseline", "baseline"), ("peer", "fastest library")):
-        values = [record.facts.number(f"speedup_vs_{key}{end}", subject) for end in ("", "_low", "_high")]
-        if None not in values:
-            yield f"{'':{len(shape)}}  {values[0]:.2f}× the speed of the {name} [{values[1]:.2f}, {values[2]:.2f}]"
+    if of := row.over(variant, parent):
+        yield f"{'':{len(shape)}}  {of.text} than its parent {parent}"
+    for over, name in ((record.suite.baseline, "baseline"), (row.reference, "fastest library")):
+        if of := row.over(variant, over):
+            yield f"{'':{len(shape)}}  {of.value:.2f}× the speed of the {name} {of.interval}"
 
 
 def _words(regime: str) -> str:

@@ -32,7 +32,7 @@ def ladder(record: Record) -> str:
                 label = (subject.case if row.shapes[1:] else name) + " (library)" * suite.variants[name].is_reference
                 few = readings.first_round(row.shape.time, name, subject.shape or "")
                 label += f" ({few})" if few else ""
-                speedups = [(s := row.over(name, x)) and s[0] for x in (suite.baseline, row.reference)]
+                speedups = [(s := row.over(name, x)) and s.value for x in (suite.baseline, row.reference)]
                 tflops = cell(facts.get("tflops", subject))
                 lines.append(
                     [label, *(cell(facts.get(n, subject), 2) for n in _TIMES), *(fixed(s, 2) for s in speedups), tflops]

@@ -1,24 +1,23 @@
 """Compares two records.
 
-Static facts compare exactly. Times of one run may be judged. Times of different runs are only shown, with the interval
-of their ratio, because machines and days differ.
+Static facts compare exactly. Times that were taken alternately may be judged. Times of different runs are only shown,
+without an interval of their ratio, because machines and days differ.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from flashcore.explain.pairs import Kernel, paired
-from flashcore.explain.predictions import conclusion, unchanged
+from flashcore.explain.times import Speedup, speedup
+from flashcore.model import cause_text
 from flashcore.model.catalogue import FACTS, GROUP_STAGE
 from flashcore.model.groups import grouped
-from flashcore.model.intervals import Ratio, ratio
-from flashcore.model.record import Fact, Facts, Record, Subject, Value
+from flashcore.model.record import Fact, Facts, Record, Subject, Time, Value
 from flashcore.model.suite import REGIMES, Binary
-from flashcore.model.text import faster, number
+from flashcore.model.text import number
 
 Direction = Literal["worse", "better", "changed", "appeared", "vanished", "no difference"]
 MODES = (*REGIMES, "eager")
@@ -169,11 +168,9 @@ def _direction(name: str, was: Value | None, now: Value | None) -> Direction:
 
 @dataclass(frozen=True, slots=True)
 class TimeChange:
-    """The ratio of two median times, with its 95 % interval.
+    """The change of a case's median time.
 
     Args:
-        ratio: before over after; above 1 is faster.
-        judged: whether both were timed in the same run; otherwise the ratio is only shown.
         same_code: whether both ran the same machine code, so that any difference is noise.
     """
 
@@ -181,35 +178,32 @@ class TimeChange:
     mode: str
     before_us: float
     after_us: float
-    ratio: float
-    low: float
-    high: float
-    judged: bool
+    speedup: Speedup
     same_code: bool
 
     @property
-    def text(self) -> str:
-        """``1.953 × faster [1.930, 1.980]``, or that there is no difference."""
-        interval = f"[{self.low:.3f}, {self.high:.3f}]"
-        if unchanged(self.ratio, self.low, self.high):
-            return f"no difference, ratio {self.ratio:.3f} {interval}"
-        return f"{faster(self.ratio, shown=f'{self.ratio:.3f}')} {interval}"
+    def judged(self) -> bool:
+        """Whether both were timed alternately; otherwise the ratio is only shown."""
+        return self.speedup.ends is not None
+
+    @property
+    def no_interval(self) -> str:
+        """Why the ratio has no interval; empty if it has one."""
+        return cause_text.text(self.speedup.cause)
 
     @property
     def direction(self) -> Direction:
         """The conclusion of the page *Compare*."""
-        concluded = conclusion(Ratio(self.ratio, self.low, self.high))
+        concluded = self.speedup.conclusion
         return "better" if concluded == "faster" else "worse" if concluded == "slower" else concluded
 
 
-def time_change(
-    subject: Subject, mode: str, before: Sequence[float], after: Sequence[float], judged: bool, same_code: bool
-) -> TimeChange:
-    """Returns the change between the samples of one mode; ``judged``: both were timed in the same rounds."""
-    same = before == after  # both are joined from one run
-    r = Ratio(1.0, 1.0, 1.0) if same else ratio(before, after, paired=judged)
-    was, now = statistics.median(before), statistics.median(after)
-    return TimeChange(subject, mode, was, now, r.value, r.low, r.high, judged, same_code)
+def time_change(before: Time, after: Time, same_code: bool) -> TimeChange | None:
+    """Returns the change between two times of one mode; ``None`` if one is unmeasured."""
+    ratio = speedup(before, after)
+    if ratio is None or before.us is None or after.us is None:
+        return None
+    return TimeChange(after.subject, after.mode, before.us, after.us, ratio, same_code)
 
 
 def same_shape(a: Record, b: Record, shape: str) -> bool:

@@ -11,8 +11,9 @@ from math import log
 
 from flashcore.explain import roofline
 from flashcore.explain.limiter import limiter
-from flashcore.explain.predictions import Judged, Outcome, Reading, Readings, judge, progress, unchanged
+from flashcore.explain.predictions import Judged, Outcome, Reading, Readings, judge, progress
 from flashcore.explain.rows import Row
+from flashcore.explain.times import Speedup
 from flashcore.model.catalogue import FACTS
 from flashcore.model.groups import grouped
 from flashcore.model.intervals import NOISE
@@ -69,7 +70,7 @@ class Step:
 
     Args:
         time: the ranking fact at this shape.
-        ratio: its time over its parent's; ``low`` and ``high`` are the 95 % interval if there are samples.
+        speedup: over its parent.
         outcome: the outcome of its first prediction of time; without one, of the step itself.
         limiter: the variant's limiters in one line; empty if unmeasured.
         on_path: whether it is on the path from the baseline to the best.
@@ -80,20 +81,13 @@ class Step:
     time: str
     before: Reading
     after: Reading
-    ratio: float | None
-    low: float | None
-    high: float | None
+    speedup: Speedup | None
     judged: tuple[Judged, ...]
     moved: tuple[Moved, ...]
     limiter: str
     outcome: Outcome
     finding: str
     on_path: bool
-
-    @property
-    def unchanged(self) -> bool:
-        """Whether the times of parent and variant are indistinguishable."""
-        return self.ratio is not None and unchanged(self.ratio, self.low, self.high)
 
     @property
     def predicted(self) -> Judged | None:
@@ -169,17 +163,13 @@ def _step(readings: Readings, variant: Variant, at: Shape, on_path: bool) -> Ste
         return readings.of(fact, variant.parent, shape), readings.of(fact, variant.name, shape)
 
     before, after = pair(at.time)
-    speedup = readings.speedup(at.time, variant.name, variant.parent, shape) or (None, None, None)
-    ratio, high, low = (1 / x if x else None for x in speedup)
     step = Step(
         variant=variant,
         parent=variant.parent,
         time=at.time,
         before=before,
         after=after,
-        ratio=ratio,
-        low=low,
-        high=high,
+        speedup=readings.speedup(at.time, variant.name, variant.parent, shape),
         judged=tuple(judge(readings, variant, shape)),
         moved=tuple(Moved(name, *pair(name)) for name in COUNTERS),
         limiter=limiter(readings, variant.name, shape),
@@ -188,7 +178,7 @@ def _step(readings: Readings, variant: Variant, at: Shape, on_path: bool) -> Ste
         on_path=on_path,
     )
     outcome, finding = _finding(step, limiter(readings, variant.parent, shape))
-    if variant.also and ratio is not None:
+    if variant.also and step.speedup is not None:
         finding += f"; more than one change: {variant.also}"
     return replace(step, outcome=outcome, finding=finding)
 
@@ -201,11 +191,10 @@ def _finding(step: Step, parent_limiter: str) -> tuple[Outcome, str]:
         return "unmeasured", f"unmeasured: {step.after.why}"
     if step.parent is None:
         return "open", "the first step: nothing to compare with"
-    ratio = step.ratio
-    if ratio is None:
+    if step.speedup is None:
         return "unmeasured", f"unmeasured: its parent {step.parent} has no time: {step.before.why}"
-    target = step.predicted.predicted if step.predicted else None
-    if step.unchanged:
+    ratio, target = 1 / step.speedup.value, step.predicted.predicted if step.predicted else None
+    if step.speedup.unchanged:
         return _no_effect(step, ratio, target, parent_limiter)
     causes = _causes(step, worse=ratio > 1)
     if target is None:

@@ -13,21 +13,19 @@ from math import inf, log
 from typing import Literal
 
 from flashcore.chips import devices
+from flashcore.explain import times
 from flashcore.explain.roofline import CaseBounds, Gap, case_bounds
+from flashcore.explain.times import Speedup
 from flashcore.model import cause_text, intervals
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
 from flashcore.model.causes import Detail, FirstRound, WorstInput
-from flashcore.model.intervals import NOISE, Ratio
-from flashcore.model.record import Fact, Plan, Record, Subject, plans_for
+from flashcore.model.record import Fact, Plan, Record, Subject, Time, plans_for
 from flashcore.model.suite import Prediction, Shape, Variant
 from flashcore.model.text import in_words, same_hardware
 
 #: ``elsewhere``: predicted for another device and not comparable with this one; ``open``: nothing was predicted.
 Outcome = Literal["confirmed", "more", "partly", "none", "against", "missed", "unmeasured", "elsewhere", "open"]
-Conclusion = Literal["faster", "slower", "no difference"]
 Scale = Literal["ratio", "difference", "level"]
-#: A ratio of times, and the ends of its 95 % interval if there are samples.
-Speedup = tuple[float, float | None, float | None]
 
 CONFIRMED = 0.8  # least share of the predicted change that confirms it
 MORE = 1.25  # a larger share is more than predicted
@@ -38,18 +36,6 @@ CLOSE = 0.1  # relative tolerance of a level if neither direction is better
 ZERO_PCT = 0.5
 #: The kind of inputs of errors in documents.
 RANDOM = "normal"
-
-
-def unchanged(ratio: float, low: float | None, high: float | None) -> bool:
-    """Whether two times are indistinguishable, by their ratio and its interval if there is one."""
-    return abs(ratio - 1) < NOISE or (low is not None and high is not None and low <= 1 <= high)
-
-
-def conclusion(ratio: Ratio) -> Conclusion:
-    """The conclusion from a ratio of times, before over after."""
-    if unchanged(ratio.value, ratio.low, ratio.high):
-        return "no difference"
-    return "faster" if ratio.value > 1 else "slower"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,36 +124,29 @@ class Readings:
     def speedup(
         self, time: str, variant: str, other: str | None, shape: str, of_shape: str | None = None
     ) -> Speedup | None:
-        """The speedup of a variant over another by a time (``isolated_p50``), with its interval.
-
-        Every comparison of two times of one run uses this ratio, over their common rounds. Without samples, it is the
-        ratio of the recorded times, without an interval.
+        """The speedup of a variant over another by a time (``isolated_p50``), by :mod:`flashcore.explain.times`.
 
         Args:
-            of_shape: the other variant's shape, by default ``shape``. It must be identical; its samples are not paired.
+            of_shape: the other variant's shape, by default ``shape``. It must be identical.
         """
-        was_at = of_shape or shape
-        was, now = self.of(time, other, was_at).value, self.of(time, variant, shape).value
-        if not was or not now or not 0 < was / now < inf:
-            return None
-        before, after = self._samples(time, other, was_at), self._samples(time, variant, shape)
-        if not before or not after:
-            return was / now, None, None
-        ratio = intervals.ratio(before, after, paired=was_at == shape)
-        return ratio.value, ratio.low, ratio.high
+        return times.speedup(self.time(time, other, of_shape or shape), self.time(time, variant, shape))
 
     def levels(self, time: str, variant: str, shape: str) -> str:
         """The two levels of a bimodal time in words; empty for any other."""
-        levels = intervals.levels(self._samples(time, variant, shape))
-        return levels.text if levels and self.of(time, variant, shape).value is not None else ""
+        levels = intervals.levels(self.time(time, variant, shape).samples)
+        return levels.text if levels else ""
 
     def first_round(self, time: str, variant: str, shape: str) -> str:
         """The number of samples in words of a time that was taken no further after a first round; else empty."""
         fact = self.record.facts.get(f"{time.removesuffix('_p50')}_samples", Subject(variant, shape=shape))
         return f"{fact.value} samples" if fact and isinstance(fact.detail, FirstRound) else ""
 
-    def _samples(self, time: str, variant: str | None, shape: str) -> Sequence[float]:
-        return self.record.samples.get(f"{variant}/{shape}/{time.removesuffix('_p50')}", ())
+    def time(self, fact: str, variant: str | None, shape: str) -> Time:
+        """A time by its fact: a median with its samples, or another figure, which has none."""
+        subject, mode = Subject(variant or "", shape=shape), fact.removesuffix("_p50")
+        if mode != fact:
+            return self.record.time(subject, mode)
+        return Time(subject, mode, self.of(fact, variant, shape).value)
 
 
 def extreme(name: str, facts: Sequence[Fact]) -> Fact | None:
@@ -255,8 +234,8 @@ def judge_one(readings: Readings, p: Prediction, variant: Variant, shape: str) -
         speedup = readings.speedup(p.fact, variant.name, variant.parent, shape)
         if speedup is None:
             return judged(None, "unmeasured", "unmeasured: no ratio with a value of 0")
-        measured = 1 / speedup[0]
-        change, expected, same = log(measured), log(predicted), unchanged(*speedup)
+        measured = 1 / speedup.value
+        change, expected, same = log(measured), log(predicted), speedup.unchanged
         values, target = f"{measured:.2f}×", f"{predicted:.2f}×"
     else:
         measured = after.value - before.value

@@ -1,14 +1,23 @@
-"""Groups identical shapes into a row: each variant's case, the fastest reference, and the speedups over it."""
+"""Groups identical shapes into a row: each variant's case, the best reference, and the speedups over it.
+
+Identical shapes may have been timed in different rounds or on different GPUs. A comparison prefers cases that were
+timed alternately, among those that are as good as the fastest.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 
-from flashcore.explain.predictions import Readings, Speedup
+from flashcore.explain.predictions import Readings
+from flashcore.explain.times import Speedup, apart
 from flashcore.model.suite import Shape
+
+#: A time up to this much longer than the fastest counts as fast if it was taken alternately with what it is compared
+#: with: GPUs of one model differ by 1 to 4 % (H200).
+AS_FAST = 1.05
 
 
 @dataclass(frozen=True)
@@ -51,26 +60,46 @@ class Row:
         variants = self.readings.record.suite.variants
         return {name: time for name, time in self.times.items() if variants[name].is_reference}
 
-    @property
+    @cached_property
     def reference(self) -> str | None:
-        """The fastest reference."""
-        return next(iter(self.references), None)
+        """The reference that the row is compared with: the fastest, or one as fast whose ratio to the fastest variant
+        has an interval."""
+        fastest = next(iter(self.references), None)
+        best = next((name for name in self.times if name not in self.references), None)
+        if best is None or fastest is None:
+            return fastest
+        fast = [name for name, time in self.references.items() if time <= AS_FAST * self.times[fastest]]
+        return next((name for name in fast if self._alternate(best, name)), fastest)
 
     def over(self, variant: str, other: str | None) -> Speedup | None:
         """The speedup of a variant over another of the row; ``None`` unless both were timed."""
-        if other is None or other not in self.cases:
+        if (shapes := self._compared(variant, other)) is None:
             return None
-        at, of = self.cases[variant].name, self.cases[other].name
-        return self.readings.speedup(self.shape.time, variant, other, at, of)
+        return self.readings.speedup(self.shape.time, variant, other, shapes[0].name, shapes[1].name)
 
     def pair(self, variant: str, other: str | None) -> str:
-        """The two cases that :meth:`over` compares, and whether they were timed in different rounds or on different
-        GPUs; empty for a row of one shape."""
-        if other is None or len(self.shapes) == 1:
-            return ""
-        cases = [f"{name}/{self.cases[name].name}" for name in (variant, other)]
-        text = " against ".join(cases)
-        if self.cases[variant] is self.cases[other]:
-            return text
-        gpus = sum(not {*cases}.isdisjoint(gpu.cases.get("bench", ())) for gpu in self.readings.record.gpus)
-        return f"{text}, not timed in the same rounds" + (" nor on one GPU" if gpus > 1 else "")
+        """The two cases that :meth:`over` compares; empty for a row of one shape."""
+        shapes = self._compared(variant, other)
+        return f"{variant}/{shapes[0].name} against {other}/{shapes[1].name}" if shapes and self.shapes[1:] else ""
+
+    def _compared(self, variant: str, other: str | None) -> tuple[Shape, Shape] | None:
+        """The shapes of the two cases that are compared: as fast ones whose ratio has an interval, else the fastest."""
+        if other is None or variant not in self.cases or other not in self.cases:
+            return None
+        return self._alternate(variant, other) or (self.cases[variant], self.cases[other])
+
+    def _alternate(self, variant: str, other: str) -> tuple[Shape, Shape] | None:
+        """The shapes of two of their cases that were timed alternately."""
+        time, name = self.readings.time, self.shape.time
+        pairs = ((at, of) for at in self._as_fast(variant) for of in self._as_fast(other))
+        alternate = (
+            (at, of) for at, of in pairs if apart(time(name, variant, at.name), time(name, other, of.name)) is None
+        )
+        return next(alternate, None)
+
+    def _as_fast(self, variant: str) -> Iterator[Shape]:
+        """The shapes on which a variant is as fast as on its fastest, which comes first."""
+        times = {s.name: self._time(variant, s) for s in self.shapes}
+        least = times[self.cases[variant].name]
+        shapes = sorted(self.shapes, key=lambda s: times[s.name])
+        return (s for s in shapes if times[s.name] < inf and times[s.name] <= AS_FAST * least)

@@ -117,6 +117,13 @@ def _combine(cause: c.CannotCombine) -> str:
 
 #: Why an expensive metric is left out.
 MANY_PASSES = "it needs many passes or long ones; a run of many cases requests it only on a variant's first shape"
+#: How two times were taken that have no interval of their ratio.
+_APART = {
+    "runs": "the times were taken in different runs",
+    "gpus": "the times were taken on different GPUs",
+    "rounds": "the times were not taken in the same rounds",
+    "samples": "the samples of one of the times were not recorded",
+}
 _EVENTS = "events around each of {calls} calls, less the median of empty pairs"
 
 Form = str | Callable[[Any], str]
@@ -208,6 +215,7 @@ FORMS: dict[type[c.Detail], Form] = {
     c.ReferenceNotTimed: lambda x: (
         f"baseline {x.reference} was not timed" if x.reference else "no reference was timed on this shape"
     ),
+    c.NoInterval: lambda x: f"no interval: {_APART[x.apart]}",
     c.NoFormula: "the problem's work() returns no {name}",
     c.OneSample: "one sample",
     c.NotRanked: "not measured: the case cannot be among the first of its shape, and no budget or prediction needs it",

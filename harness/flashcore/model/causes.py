@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar, Literal, dataclass_transform
 
 from flashcore.model import plugin
 
@@ -535,6 +535,13 @@ class ReferenceNotTimed(Cause):
     """The baseline ``reference`` was not timed; empty: no reference was."""
 
     reference: str = ""
+
+
+class NoInterval(Cause):
+    """The ratio of two times has no interval. They were taken ``apart``, not alternately on one GPU: in different runs,
+    on different GPUs or in different rounds; or the samples of one are missing."""
+
+    apart: Literal["runs", "gpus", "rounds", "samples"]
 
 
 class NoFormula(Cause):

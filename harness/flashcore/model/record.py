@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Literal, TypeVar
 
 from flashcore.model.cause_text import compilers, text
-from flashcore.model.causes import Cause, Detail, PlanRefused, PlanUnknown, Stale
+from flashcore.model.causes import Cause, Detail, NotTimed, PlanRefused, PlanUnknown, Stale
 from flashcore.model.groups import grouped
 from flashcore.model.suite import Stage, Suite
 from flashcore.model.text import Value as Value
@@ -102,6 +102,29 @@ class Fact:
         if isinstance(self.value, bool) or not isinstance(self.value, (int, float)):
             return None
         return float(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """A recorded time of a case in one timing mode, or why it is unmeasured.
+
+    Args:
+        us: the median; ``None`` if unmeasured.
+        samples: us per call, in the order of the rounds; empty if unmeasured or not recorded.
+        cause: why it is unmeasured.
+        run: the run that took it, by its id.
+        gpu: the UUID of the GPU that took it; empty if the run does not name its GPUs.
+        empty_us: the median time of an empty launch in the same rounds, if it was timed.
+    """
+
+    subject: Subject
+    mode: str
+    us: float | None = None
+    samples: tuple[float, ...] = ()
+    cause: Cause | None = None
+    run: str = ""
+    gpu: str = ""
+    empty_us: float | None = None
 
 
 class Lazy(Collection[_Item]):
@@ -514,7 +537,7 @@ class Roof:
 #: The stages whose processes could change the figures that they measure.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Record:
     """Everything one invocation recorded: the only input of analysis, report and gate.
 
@@ -542,6 +565,26 @@ class Record:
     listings: Collection[Listing] = ()
     gpus: tuple[SharingGpu, ...] = ()  # those that shared the cases; empty for a single GPU
     reads: Reads = field(default_factory=dict)
+
+    @cached_property
+    def _benched(self) -> Mapping[str, CaseOutcome]:
+        return {o.case: o for o in self.outcomes if o.stage == "bench"}
+
+    @cached_property
+    def _timed_on(self) -> Mapping[str, str]:
+        return {case: gpu.uuid for gpu in self.gpus for case in gpu.cases.get("bench", ())}
+
+    def time(self, subject: Subject, mode: str) -> Time:
+        """The time of a case in a timing mode."""
+        case, outcome = subject.case, self._benched.get(subject.case)
+        median = self.facts.get(f"{mode}_p50", subject)
+        cause = median.cause if median else (outcome.cause if outcome else None) or NotTimed(mode)
+        if median is None or median.number is None:
+            return Time(subject, mode, cause=cause)
+        run = (outcome.origin if outcome else "") or self.id
+        gpu = self._timed_on.get(case, "") if run == self.id else ""
+        empty = self.facts.number(f"{mode}_launch_floor", subject)
+        return Time(subject, mode, median.number, self.samples.get(f"{case}/{mode}", ()), None, run, gpu, empty)
 
     @property
     def created(self) -> str:

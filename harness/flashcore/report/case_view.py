@@ -14,6 +14,7 @@ from flashcore.explain.diff import MODES, MOVED
 from flashcore.explain.ladder import COUNTERS
 from flashcore.explain.limiter import Limiter, Remedy, phase_shares
 from flashcore.explain.predictions import predicted_share
+from flashcore.explain.rows import Row
 from flashcore.model.catalogue import FACTS, STALL_REASONS
 from flashcore.model.record import Listing
 from flashcore.model.text import faster, quantity, significant
@@ -123,11 +124,12 @@ class CaseView(Case):
             f"{significant(time)} µs {words(self.shape.rank_by)}"
             + (f" ({note})" if (note := self.levels or self.first_round) else "")
         ]
-        if step is not None and step.ratio:
-            ends = f" [{1 / step.high:.3f}, {1 / step.low:.3f}]" if step.low and step.high else ""
-            parts.append(unbroken(faster(1 / step.ratio, "its parent")) + ends)
-        if speedup := self.number("speedup_vs_peer"):
-            parts.append(unbroken(faster(speedup, f"the fastest reference on {self.shape.name}")))
+        if step is not None and step.speedup:
+            parts.append(f"{unbroken(faster(step.speedup.value, 'its parent'))} {step.speedup.interval}")
+        row = Row(self.book.readings, [self.shape])
+        if speedup := row.over(self.variant.name, row.reference):
+            over = unbroken(faster(speedup.value, f"the fastest reference on {self.shape.name}"))
+            parts.append(f"{over} {speedup.interval}")
         if gap:
             parts.append(gap.text)
         return parts
@@ -198,8 +200,8 @@ class CaseView(Case):
     @property
     def samples(self) -> list[Samples]:
         """The timing samples of each mode."""
-        case = self.subject.case
-        return [Samples(words(m), sorted(s)) for m in MODES if (s := self.book.record.samples.get(f"{case}/{m}"))]
+        times = (self.book.record.time(self.subject, mode) for mode in MODES)
+        return [Samples(words(time.mode), sorted(time.samples)) for time in times if time.samples]
 
     @property
     def memory(self) -> list[Bar]:

@@ -11,16 +11,16 @@ from flashcore.chips.occupancy import waves
 from flashcore.explain import time_shares
 from flashcore.explain.advice import UNTIMED, Advice, advice, order, unadvised
 from flashcore.explain.ladder import Ladder, Step
-from flashcore.explain.predictions import Speedup
 from flashcore.explain.roofline import sm_count
 from flashcore.explain.rows import Row as CaseRow
 from flashcore.explain.time_shares import RESOURCES, Need, Part, Whole, whole
+from flashcore.explain.times import Speedup
 from flashcore.gate.judge import Verdict
 from flashcore.model import cause_text
 from flashcore.model.catalogue import FACTS
 from flashcore.model.groups import grouped
 from flashcore.model.suite import REGIMES, Shape, Stage, Variant
-from flashcore.model.text import UNMEASURED, faster, significant
+from flashcore.model.text import faster, significant
 from flashcore.report.cells import (
     Cell,
     check_cell,
@@ -290,8 +290,9 @@ def _answer(ladder: Ladder, timed: Sequence[Case]) -> Answer | None:
     over, compared = "no reference was timed", missing("no reference was timed")
     floor = f"{significant(gap.ratio, 3)}\u00a0×\u00a0its floor" if gap else "its floor is unknown"
     if reference and speedup:
-        over = unbroken(faster(speedup[0], reference))
-        compared = number_cell(speedup[0], title=pair, detail=f"{interval} {reference}")
+        over = unbroken(faster(speedup.value, reference))
+        title = f"{pair}\n{interval}".strip()
+        compared = number_cell(speedup.value, title=title, detail=f"{_ends(speedup)} {reference}".strip())
     if rate := _rate(case):
         over, compared, interval = f"{rate.text}\u00a0{rate.unit}", rate, ""
         floor = rate.title
@@ -441,10 +442,9 @@ def _correct(case: Case) -> tuple[Cell, str]:
 def _over_parent(step: Step | None) -> Cell:
     if step is None or step.parent is None:
         return not_applicable("it has no parent")
-    if not step.ratio:
+    if not step.speedup:
         return missing(step.after.why or f"of its parent: {step.before.why}")
-    ends = f"{1 / step.high:.3f}–{1 / step.low:.3f}" if step.low and step.high else UNMEASURED
-    return number_cell(1 / step.ratio, title=f"than {step.parent}; 95 % interval: {ends}")
+    return number_cell(step.speedup.value, title=f"than {step.parent}; {_interval(step.speedup)}")
 
 
 def _over(case: Case, row: CaseRow, other: str | None, fact: str) -> Cell:
@@ -453,12 +453,17 @@ def _over(case: Case, row: CaseRow, other: str | None, fact: str) -> Cell:
     if speedup is None:
         return case.cell(fact)
     pair = row.pair(case.variant.name, other)
-    return number_cell(speedup[0], title=f"{pair}\n95 % interval: {_interval(speedup)}".strip())
+    return number_cell(speedup.value, title=f"{pair}\n{_interval(speedup)}".strip())
 
 
 def _interval(speedup: Speedup) -> str:
-    _, low, high = speedup
-    return f"{significant(low, 3)}–{significant(high, 3)}" if low is not None and high is not None else UNMEASURED
+    """``95 %: 1.93–1.98``, or why there is no interval."""
+    return f"95 %: {_ends(speedup)}" if speedup.ends else cause_text.text(speedup.cause)
+
+
+def _ends(speedup: Speedup) -> str:
+    """The interval; empty if there is none."""
+    return "–".join(significant(end, 3) for end in speedup.ends or ())
 
 
 def _floor(case: Case) -> tuple[Cell, Cell]:

@@ -8,10 +8,10 @@ import pytest
 
 import flashcore as fc
 from flashcore.explain import diff
+from flashcore.explain.times import Speedup, speedup
 from flashcore.features.compare import command, differences
 from flashcore.features.compare.differences import contradiction
-from flashcore.model import intervals
-from flashcore.model.intervals import Ratio
+from flashcore.model.causes import NoInterval
 from flashcore.model.record import Facts, Record, Subject
 from flashcore.model.suite import REGIMES
 from flashcore.records import narrow
@@ -61,8 +61,8 @@ def test_the_counts_come_first_and_what_did_not_change_is_hidden() -> None:
 
 def test_a_difference_below_the_noise_is_none_however_narrow_its_interval() -> None:
     a, b = factory.record(id=OLD, times={"fast": 50.5}), factory.record(times={"fast": 50.0})
-    changed = [t for t in differences.timing(a, b) if t.subject.variant == "fast" and t.low > 1]
-    assert changed and all(t.text.startswith("no difference, ratio 1.0") for t in changed)
+    changed = [t for t in differences.timing(a, b) if t.subject.variant == "fast" and t.speedup.value > 1]
+    assert changed and all(t.speedup.text.startswith("no difference, ratio 1.0") for t in changed)
     assert len(command.as_text(a, b).splitlines()) == 1
 
 
@@ -89,18 +89,18 @@ def test_times_of_other_runs_are_shown_and_not_judged() -> None:
     a, b = factory.record(id=OLD, times={"fast": 50.0}), factory.record(times={"fast": 40.0})
     results = {(str(t.subject), t.mode): t for t in differences.timing(a, b)}
     change = results["fast/mission", "isolated"]
-    assert change.ratio == pytest.approx(1.25, rel=0.01)
-    assert change.low < 1.25 < change.high or change.high - change.low < 0.02
-    assert "faster" in change.text
+    assert change.speedup.value == pytest.approx(1.25, rel=0.01)
+    assert change.speedup.ends is None and change.speedup.cause == NoInterval("runs")
+    assert "faster (no interval: the times were taken in different runs)" in change.speedup.text
     assert not change.judged
-    assert results["slow/long", "cold"].text.startswith("no difference")
+    assert results["slow/long", "cold"].speedup.text.startswith("no difference")
     assert differences.timing(b, b)[0].judged
 
 
 def test_slower_reads_as_a_part_of_the_speed() -> None:
     a, b = factory.record(id=OLD, times={"fast": 40.0}), factory.record(times={"fast": 50.0})
     (change,) = [t for t in differences.timing(a, b, ("isolated",)) if str(t.subject) == "fast/long"]
-    assert change.text.startswith("0.801 × the speed [")
+    assert change.speedup.text.startswith("0.801 × the speed (no interval")
 
 
 def test_the_same_code_is_said_whatever_the_clock_did() -> None:
@@ -219,12 +219,12 @@ def test_another_variant_of_the_same_run_may_be_what_was_before() -> None:
 
 
 def test_regimes_contradict_where_one_gains_and_one_loses_beyond_noise() -> None:
-    gain, loss, same = Ratio(1.1, 1.09, 1.11), Ratio(0.9, 0.88, 0.91), Ratio(0.99, 0.985, 0.995)
+    gain, loss, same = Speedup(1.1, 1.09, 1.11), Speedup(0.9, 0.88, 0.91), Speedup(0.99, 0.985, 0.995)
     assert contradiction([("isolated", loss), ("back_to_back", gain), ("cold", same)]) == (
         "back_to_back", "isolated"
     )  # fmt: skip
     assert contradiction([("isolated", same), ("back_to_back", gain)]) is None  # 1 % is noise
-    assert contradiction([("isolated", Ratio(0.9, 0.7, 1.1)), ("back_to_back", gain)]) is None
+    assert contradiction([("isolated", Speedup(0.9, 0.7, 1.1)), ("back_to_back", gain)]) is None
     assert contradiction([("eager", loss), ("back_to_back", gain)]) is None  # it has Python's own time in it
     assert contradiction([("isolated", gain), ("cold", gain)]) is None
     assert contradiction([]) is None
@@ -233,10 +233,10 @@ def test_regimes_contradict_where_one_gains_and_one_loses_beyond_noise() -> None
 def test_a_published_programmatic_launch_contradicts_itself() -> None:
     """It overlaps its neighbours: a throughput that one call by itself does not have."""
     record = published()
-    plain, early = (
-        {m: record.samples[f"{v}/mission/{m}"] for m in REGIMES} for v in ("tma_split_keys", "tma_split_keys_pdl")
-    )
-    results = [(m, intervals.ratio(plain[m], early[m])) for m in REGIMES]
+    plain, early = (Subject(v, shape="mission") for v in ("tma_split_keys", "tma_split_keys_pdl"))
+    ratios = [(m, speedup(record.time(plain, m), record.time(early, m))) for m in REGIMES]
+    results = [(m, ratio) for m, ratio in ratios if ratio]
+    assert len(results) == len(REGIMES)
     faster, slower = contradiction(results) or ("", "")
     assert faster == "back_to_back" and slower in ("isolated", "cold")
 

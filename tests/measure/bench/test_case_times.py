@@ -21,7 +21,7 @@ from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Limits
 from flashcore.model.catalogue import FACTS
-from flashcore.model.causes import FirstRound, NotRanked
+from flashcore.model.causes import FirstRound, NoInterval, NotRanked
 from flashcore.model.record import CaseOutcome, Facts, Source, StageResult, Subject
 from flashcore.model.suite import REGIMES, Regime
 from tests import factory, stages
@@ -369,4 +369,6 @@ def test_isolated_cases_have_a_process_each(tmp_path: Path) -> None:
     assert [o.status for o in result.outcomes] == ["ok", "failed", "ok"]
     begun = [[x["name"] for x in journal.read_journal(p) if x["event"] == "begin"] for p in tmp_path.glob("journal-*")]
     assert sorted(filter(None, begun)) == [["exits/small"], ["right/small"], ["slower/small"]]
-    assert Facts(result.facts).number("speedup_vs_baseline", Subject("slower", shape="small")) is not None
+    facts = Facts(result.facts)
+    speedup, low = (facts.get(f"speedup_vs_baseline{end}", Subject("slower", shape="small")) for end in ("", "_low"))
+    assert speedup and speedup.value is not None and low and low.cause == NoInterval("rounds")

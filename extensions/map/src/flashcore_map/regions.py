@@ -53,8 +53,9 @@ class Spot:
         self.choices = dict(self.times)
         self.choices.pop(ran, None)
         self.best, (least, second, *_) = next(iter(self.choices), ""), (*self.choices.values(), math.nan, math.nan)
-        value, low, high = row.over(next(iter(self.times), ran), ran) or [math.inf if ran else math.nan] * 3
-        self.dispatched = Ratio(value, low or value, high or value)
+        over = row.over(next(iter(self.times), ran), ran)
+        value = over.value if over else math.inf if ran else math.nan
+        self.dispatched = Ratio(value, *(over.ends if over and over.ends else (value, value)))
         self.figures = {
             "margin": second / least,
             "dispatched": value,

@@ -120,8 +120,11 @@ def _times(a: Record, b: Record, times: Sequence[diff.TimeChange]) -> list[list[
         code = "; the same code" if t.same_code else ""
         medians = f"{number(round(t.before_us, 3))} → {number(round(t.after_us, 3), 'us')}"
         moved = diff.moved(a, b, t.subject) if ranks and not t.same_code else ()
-        lines = [f"{t.subject}  {t.mode}  {medians}  {t.text}{code}", *(f"  with it: {_change(c)}" for c in moved)]
-        entries.append((t.same_code, not ranks, _ORDER.index(t.direction), -abs(math.log(t.ratio)), lines))
+        lines = [
+            f"{t.subject}  {t.mode}  {medians}  {t.speedup.text}{code}",
+            *(f"  with it: {_change(c)}" for c in moved),
+        ]
+        entries.append((t.same_code, not ranks, _ORDER.index(t.direction), -abs(math.log(t.speedup.value)), lines))
     return [lines for *_, lines in sorted(entries)]
 
 
@@ -146,7 +149,7 @@ def as_json(a: Record, b: Record) -> str:
     between, (same, both) = differences.Differences.between(a, b), differences.same_builds(a, b)
     reason = diff.comparable(a, b)
     changed = ("fact", "unit", "before", "after", "direction")
-    timed = ("mode", "before_us", "after_us", "ratio", "low", "high", "judged", "same_code")
+    timed = ("mode", "before_us", "after_us", "no_interval", "judged", "same_code")
     return output.document(
         **{
             side: {"id": x.id, "suite": x.suite.name, "gpu": x.gpu, "nvcc": x.environment.nvcc}
@@ -157,6 +160,12 @@ def as_json(a: Record, b: Record) -> str:
         builds={"same": same, "both": both},
         static=[subject(c.subject) | output.picked(c, *changed) for c in between.static],
         imported=[subject(s) | {"facts": [output.picked(c, *changed) for c in facts]} for s, facts in between.imported],
-        times=None if reason else [subject(t.subject) | output.picked(t, *timed) for t in between.times],
+        times=None
+        if reason
+        else [
+            subject(t.subject) | output.picked(t, *timed) | {"ratio": r.value, "low": r.low, "high": r.high}
+            for t in between.times
+            for r in [t.speedup]
+        ],
         times_reason=reason,
     )

@@ -153,6 +153,12 @@
       const tail = `, ${words(mode)}, ${known ? `95\u00a0% ${interval(known)}` : "no interval"}`;
       return [this.phrase(known, 1, ratio), this.across ? `${tail}; times of two runs are not judged` : tail];
     }
+    noInterval(mode) {
+      if (mode === "under_ncu") return "one launch each";
+      const [[run, gpu], [otherRun, otherGpu]] = this.cases.map((c) => this.given.places[c.at]);
+      const apart = run !== otherRun ? "runs" : gpu && otherGpu && gpu !== otherGpu ? "gpus" : "rounds";
+      return this.given.no_interval[apart];
+    }
     contradiction(known) {
       const { focus, against } = this;
       const { [`${focus} ${against}`]: modes, [`${against} ${focus}`]: turned } = this.shape.contradictions;
@@ -168,8 +174,7 @@
       }
       if (!ratio) row.push(missing(apart || "one of the times is missing"), missing(apart || "no ratio"), "<td>–</td>");
       else {
-        const why = mode === "under_ncu" ? "one launch each" : "not made of this pair: too many pairs, or no samples of one";
-        row.push(number(`${significant(ratio, 3)} ×`), known ? `<td>${interval(known)}</td>` : missing(why));
+        row.push(number(`${significant(ratio, 3)} ×`), known ? `<td>${interval(known)}</td>` : missing(this.noInterval(mode)));
         row.push(`<td>${this.phrase(known, 0, ratio)}</td>`);
       }
       return `<tr>${row.join("")}</tr>`;

@@ -21,8 +21,7 @@ from flashcore.explain.diff import (
     static_facts,
     time_change,
 )
-from flashcore.explain.predictions import unchanged
-from flashcore.model.intervals import Ratio
+from flashcore.explain.times import Speedup
 from flashcore.model.record import Fact, Record, Subject
 from flashcore.model.suite import REGIMES
 
@@ -65,9 +64,9 @@ def _counted(both: Sequence[str], before: int, after: int) -> Counter[str]:
     return Counter(both) + Counter(appeared=after - len(both), vanished=before - len(both))
 
 
-def contradiction(ratios: Iterable[tuple[str, Ratio]]) -> tuple[str, str] | None:
+def contradiction(ratios: Iterable[tuple[str, Speedup]]) -> tuple[str, str] | None:
     """Returns the regimes in which a pair is fastest and slowest, if these contradict each other beyond noise."""
-    decided = [(r.value, mode) for mode, r in ratios if mode in REGIMES and not unchanged(r.value, r.low, r.high)]
+    decided = [(r.value, mode) for mode, r in ratios if mode in REGIMES and not r.unchanged]
     best, worst = max(decided, default=(1.0, "")), min(decided, default=(1.0, ""))
     return (best[1], worst[1]) if best[0] > 1 > worst[0] else None
 
@@ -75,14 +74,13 @@ def contradiction(ratios: Iterable[tuple[str, Ratio]]) -> tuple[str, str] | None
 def timing(a: Record, b: Record, modes: Sequence[str] = MODES) -> list[TimeChange]:
     """Returns the change of every time that both records have at the same shape."""
     results = []
-    for key, after in b.samples.items():
+    for key in b.samples:
         case, _, mode = key.rpartition("/")
         variant, _, shape = case.partition("/")
-        before = a.samples.get(key)
-        if mode not in modes or not before or not after or not same_shape(a, b, shape):
-            continue
         subject = Subject(variant, shape=shape)
-        results.append(time_change(subject, mode, before, after, a.id == b.id, same_code(a, b, case)))
+        if mode in modes and key in a.samples and same_shape(a, b, shape):
+            changed = time_change(a.time(subject, mode), b.time(subject, mode), same_code(a, b, case))
+            results += [changed] if changed else []
     return results
 
 
@@ -114,7 +112,7 @@ def imported(a: Record, b: Record) -> list[tuple[Subject, list[Change]]]:
         old = a.facts.get(fact.name, subject)
         if now and old and old.number and _is_imported(fact, b) and _is_imported(old, a):
             rest = [c for c in moved(a, b, subject) if c.fact not in DURATIONS]
-            differs = not unchanged(old.number / now, None, None)
+            differs = not Speedup(old.number / now).unchanged
             results.append((subject, [change(fact, old.value, now), *rest] if differs else rest))
     return results
 

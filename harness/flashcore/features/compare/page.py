@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flashcore.explain import diff, limiter
-from flashcore.explain.predictions import Readings, conclusion
+from flashcore.explain.predictions import Readings
+from flashcore.explain.times import Speedup, apart, speedups
 from flashcore.features.compare import differences
-from flashcore.model import intervals
+from flashcore.model import cause_text
 from flashcore.model.catalogue import FACTS, GROUP_STAGE, STALL_REASONS
-from flashcore.model.intervals import Ratio
+from flashcore.model.causes import NoInterval
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import REGIMES, Shape, Variant
 from flashcore.model.text import faster, significant
@@ -43,6 +44,7 @@ PHRASES = {
     "?": ("not judged", unbroken(f"has {faster(0, shown='{}')} of"), ""),
 }
 UNJUDGED = "?"
+OTHER_ROUNDS = "no interval: not timed in the same rounds, too many pairs, or no samples of one"
 OPPOSITE = {"+": "-", "-": "+"}
 CODES = {word: code for code, (word, *_) in PHRASES.items()}
 #: Lines of a variant's source that are compared.
@@ -139,6 +141,7 @@ class _Figures:
         self.book = book
         self.sides = sides
         self.partners = [self._partners(i) for i in range(len(sides))]
+        self.places: dict[tuple[str, str], int] = {}  # the run and the GPU that took a time
         records = {id(side.record): side.record for side in sides}.values()
         self.counters = [n for n in COUNTERS if any(record.facts.named(n) for record in records)]
 
@@ -148,7 +151,7 @@ class _Figures:
         intervals_made = 0
         for shape in self.book.shown_shapes:
             cases = {str(i): self._case(side, shape) for i, side in enumerate(self.sides) if self._has(side, shape)}
-            ratios: dict[tuple[int, int], dict[str, Ratio]] = {}  # of a pair of this run, by regime
+            ratios: dict[tuple[int, int], dict[str, Speedup]] = {}  # of a pair of this run, by regime
             left = MOST_PAIRS - intervals_made
             pairs = {mode: self._pairs(cases, shape, mode, left, ratios) for mode in REGIMES}
             intervals_made += sum(len(ids) for rows in pairs.values() for _, ids, *_ in rows)
@@ -172,6 +175,12 @@ class _Figures:
             "runs": list(dict.fromkeys(s.record.id for s in self.sides)),
             "facts": [[n, FACTS[n].unit, FACTS[n].better, FACTS[n].why] for n in self.counters],
             "shapes": shapes,
+            "places": list(self.places),
+            "no_interval": {
+                "runs": cause_text.text(NoInterval("runs")),
+                "gpus": cause_text.text(NoInterval("gpus")),
+                "rounds": OTHER_ROUNDS,
+            },
             "sources": sources,
             "lines": list(lines),
             "moved": diff.MOVED,
@@ -226,7 +235,7 @@ class _Figures:
         untimed = {m: "ncu_duration" if m == NCU else f"{m}_p50" for m, time in times.items() if not time}
         values = [facts.number(n, subject) for n in self.counters]
         phases = limiter.phase_shares(side.record, subject)
-        key = side.record.keys.get(subject.case)
+        key, taken = side.record.keys.get(subject.case), side.record.time(subject, shape.rank_by)
         limiters = self.book.limiters(name, at) if side.current else limiter.limiters(side.readings, name, at)
         return {
             "t": {m: six_digits(time) for m, time in times.items() if time},
@@ -235,31 +244,32 @@ class _Figures:
             "p": {phase: six_digits(f.number) for phase, f in phases.items() if f.number is not None},
             "code": f"{key.code[:12]} {key.nvcc}" if key is not None and key.code and not key.peer else "",
             "held": limiters.text,
+            "at": self.places.setdefault((taken.run, taken.gpu), len(self.places)),
         }
 
     def _pairs(
-        self, cases: Cases, shape: Shape, mode: str, left: int, collected: dict[tuple[int, int], dict[str, Ratio]]
+        self, cases: Cases, shape: Shape, mode: str, left: int, collected: dict[tuple[int, int], dict[str, Speedup]]
     ) -> list[tuple[int, list[int], list[int], dict[str, float], str]]:
         """Rows of a side, the sides compared with it, and for each the distances of the interval's ends from the ratio,
         in steps of ``STEP``, and the code of the conclusion.
 
-        The ratio is that of the times; it is listed if it differs, because it is from the rounds of both: variants of
-        one run were timed in the same rounds.
+        Only pairs that were timed alternately are listed. The ratio is that of the times; it is listed if it differs,
+        because it is from the rounds of both.
 
         Args:
             left: with more pairs than this, only related variants have intervals.
             collected: where the ratios of pairs of this run are added.
         """
-        keys = {i: f"{self.sides[i].at(shape).case}/{mode}" for i in map(int, cases)}
-        series = {i: s for i, key in keys.items() if (s := self.sides[i].record.samples.get(key))}
-        current = [i for i in series if self.sides[i].current]
-        others = {j: [i for i in current if not self.sides[j].current or i < j] for j in series}
+        taken = {i: self.sides[i].record.time(self.sides[i].at(shape), mode) for i in map(int, cases)}
+        current = [i for i in taken if self.sides[i].current]
+        others = {j: [i for i in current if not self.sides[j].current or i < j] for j in taken}
+        others = {j: [i for i in ids if apart(taken[j], taken[i]) is None] for j, ids in others.items()}
         if sum(map(len, others.values())) > left:
             others = {j: [i for i in ids if self._related(i, j, shape)] for j, ids in others.items()}
         rows = []
         for j, ids in others.items():
-            ratios = intervals.ratios(series[j], [series[i] for i in ids], paired=self.sides[j].current)
-            ends = [round(abs(end / r.value - 1) / STEP) for r in ratios for end in (r.low, r.high)]
+            ratios = [r for r in speedups(taken[j], [taken[i] for i in ids]) if r]
+            ends = [round(abs(end / r.value - 1) / STEP) for r in ratios for end in r.ends or ()]
             times = {i: cases[str(i)]["t"].get(mode) for i in (j, *ids)}
             named = {}
             for k, (i, r) in enumerate(zip(ids, ratios, strict=True)):
@@ -268,7 +278,7 @@ class _Figures:
                 if self.sides[j].current:
                     collected.setdefault((i, j), {})[mode] = r
             if ids:
-                rows.append((j, ids, ends, named, "".join(CODES[conclusion(r)] for r in ratios)))
+                rows.append((j, ids, ends, named, "".join(CODES[r.conclusion] for r in ratios)))
         return rows
 
     def _related(self, i: int, j: int, shape: Shape) -> bool:
@@ -292,9 +302,12 @@ def _source(side: Side, places: dict[tuple[str, int, str], int]) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair(Ratio):
+class Pair:
     """The focus's speedup, with its interval and the code of the conclusion."""
 
+    value: float
+    low: float
+    high: float
     code: str
 
     @property
@@ -334,7 +347,8 @@ def _verdict(data: Mapping[str, Any], shape: str, focus: int, against: int) -> d
             if pair := _pair(data, shape, mode, focus, against):
                 pairs[mode] = pair
             ratios[mode] = pair.value if pair else was / now
-        rows.append(_row(mode, cases, ratios.get(mode), pairs.get(mode), incomparable))
+        why = _no_interval(data, mode, cases)
+        rows.append(_row(mode, cases, ratios.get(mode), pairs.get(mode) or why, incomparable))
     mode = figures["rank"] if figures["rank"] in ratios else next(iter(ratios), "")
     contradictions = figures["contradictions"]
     contradicting = contradictions.get(f"{focus} {against}") or contradictions.get(f"{against} {focus}", ())[::-1]
@@ -363,6 +377,16 @@ def _answer(mode: str, ratio: float | None, pair: Pair | None, across: bool, inc
     return phrase, f"{tail}; times of two runs are not judged" if across else tail
 
 
+def _no_interval(data: Mapping[str, Any], mode: str, cases: Sequence[Mapping[str, Any] | None]) -> str:
+    """Why a pair's ratio has no interval, if it has none."""
+    if mode == NCU:
+        return "one launch each"
+    (run, gpu), (other_run, other_gpu) = (data["places"][case["at"]] if case else ("", "") for case in cases)
+    if run != other_run:
+        return str(data["no_interval"]["runs"])
+    return str(data["no_interval"]["gpus"]) if gpu and other_gpu and gpu != other_gpu else OTHER_ROUNDS
+
+
 def _contradiction(regimes: Sequence[tuple[str, Pair]]) -> str:
     if not regimes:
         return ""
@@ -371,9 +395,9 @@ def _contradiction(regimes: Sequence[tuple[str, Pair]]) -> str:
 
 
 def _row(
-    mode: str, cases: Sequence[Mapping[str, Any] | None], ratio: float | None, pair: Pair | None, incomparable: str
+    mode: str, cases: Sequence[Mapping[str, Any] | None], ratio: float | None, pair: Pair | str, incomparable: str
 ) -> list[Cell]:
-    """A regime's row: the other's time, the focus's, the speedup, its interval, the conclusion."""
+    """A regime's row: the other's time, the focus's, the speedup, its interval or why there is none, the conclusion."""
     cells = [Cell(words(mode))]
     for case in reversed(cases):
         time = case["t"].get(mode) if case else None
@@ -382,10 +406,9 @@ def _row(
     if ratio is None:
         whys = (incomparable or "one of the times is missing", incomparable or "no ratio")
         return [*cells, *map(missing, whys), Cell("–")]
-    why = "one launch each" if mode == NCU else "not made of this pair: too many pairs, or no samples of one"
     return [
         *cells,
         Cell(f"{significant(ratio, 3)} ×", sort=ratio, kind="number"),
-        Cell(pair.interval, sort=pair.low) if pair else missing(why),
-        Cell(PHRASES[pair.code if pair else UNJUDGED][0]),
+        missing(pair) if isinstance(pair, str) else Cell(pair.interval, sort=pair.low),
+        Cell(PHRASES[UNJUDGED if isinstance(pair, str) else pair.code][0]),
     ]

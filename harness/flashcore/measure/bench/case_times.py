@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from flashcore.model.causes import (
     HungBefore,
     LaunchesMissing,
     NoFormula,
+    NoInterval,
     NoNvml,
     NotRanked,
     NotTimed,
@@ -50,7 +51,7 @@ from flashcore.model.causes import (
     VoidTiming,
 )
 from flashcore.model.groups import grouped
-from flashcore.model.intervals import Ratio, of_samples, ratio, tflops
+from flashcore.model.intervals import of_samples, ratio, tflops
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult
 from flashcore.model.suite import REGIMES
 
@@ -241,10 +242,10 @@ def settle(result: Result, cases: Sequence[Case]) -> dict[str, Measured | CaseOu
 def _group_facts(timed: Sequence[Measured], baseline: str) -> Iterator[Fact]:
     """The facts of one shape's cases."""
     regime = timed[0].case.rank_by
-    samples = {one.case.variant: one.times.samples.get(regime) for one in timed if not one.doubt(regime)}
-    ranked = {variant: values for variant, values in samples.items() if values}
-    libraries = [one.case.variant for one in timed if one.case.is_reference and one.case.variant in ranked]
-    fastest = min(libraries, key=lambda variant: statistics.median(ranked[variant]), default=None)
+    ranked = {one.case.variant: one for one in timed if one.times.samples.get(regime) and not one.doubt(regime)}
+    medians = {variant: statistics.median(one.times.samples[regime]) for variant, one in ranked.items()}
+    libraries = [variant for variant, one in ranked.items() if one.case.is_reference]
+    fastest = min(libraries, key=medians.__getitem__, default=None)
     for one in timed:
         case, times = one.case, one.times
         for mode in times.samples:
@@ -252,12 +253,15 @@ def _group_facts(timed: Sequence[Measured], baseline: str) -> Iterator[Fact]:
         if "back_to_back" in times.samples:
             yield _fact(case, "launches_per_sample", times.launches, f"calls in one graph replay, {one.shape.clock}")
         doubt = one.doubt(regime) if regime in times.samples else None
-        yield from _ratio_facts(case, "speedup_vs_baseline", ranked, baseline, doubt or ReferenceNotTimed(baseline))
-        yield from _ratio_facts(case, "speedup_vs_peer", ranked, fastest, doubt or ReferenceNotTimed())
-        rank = ranked.get(case.variant)
+        for name, other, lacking in (
+            ("speedup_vs_baseline", ranked.get(baseline), ReferenceNotTimed(baseline)),
+            ("speedup_vs_peer", ranked.get(fastest or ""), ReferenceNotTimed()),
+        ):
+            yield from _ratio_facts(name, other, ranked.get(case.variant), case, doubt or lacking)
+        rank = times.samples[regime] if case.variant in ranked else None
         rate = tflops(case.flop, rank) if case.flop and rank else None
-        lacking = NoFormula("flop") if rank else NotTimed(regime)
-        yield from _unless(doubt, [_fact(case, "tflops", rate, f"work()['flop'] over {regime}_p50", lacking)])
+        no_rate = NoFormula("flop") if rank else NotTimed(regime)
+        yield from _unless(doubt, [_fact(case, "tflops", rate, f"work()['flop'] over {regime}_p50", no_rate)])
         for name, value in times.kernel_clock.items():
             clocked = _fact(case, name, value, "one call after a back-to-back sample", source=Source.KERNEL)
             yield from _unless(one.doubt(""), [clocked])
@@ -312,16 +316,19 @@ def _mode_facts(one: Measured, mode: str) -> Iterator[Fact]:
         yield _fact(case, f"{mode}_launch_floor", one.floor(mode), how, NotTimed(mode))
 
 
-def _ratio_facts(
-    case: Case, name: str, ranked: Mapping[str, Sequence[float]], other: str | None, lacking: Cause
-) -> Iterator[Fact]:
-    speedup: Ratio | None = None
+def _ratio_facts(name: str, other: Measured | None, one: Measured | None, case: Case, lacking: Cause) -> Iterator[Fact]:
+    """The speedup of a case over another, and its interval if both were timed in the same rounds."""
+    values: tuple[float | None, float | None, float | None] = None, None, None
     over: Detail | str = ""
-    if other is not None and other in ranked and case.variant in ranked:
-        before, after = ranked[other], ranked[case.variant]
-        speedup, over = ratio(before, after), OverReference(other, case.rank_by, min(len(before), len(after)))
-    for ending, field in (("", "value"), ("_low", "low"), ("_high", "high")):
-        yield _fact(case, name + ending, getattr(speedup, field, None), over, lacking)
+    if one is not None and other is not None:
+        before, after = other.times.samples[case.rank_by], one.times.samples[case.rank_by]
+        over = OverReference(other.case.variant, case.rank_by, min(len(before), len(after)))
+        if one.shape is other.shape:
+            values = astuple(ratio(before, after))
+        else:
+            values, lacking = (statistics.median(before) / statistics.median(after), None, None), NoInterval("rounds")
+    for ending, value in zip(("", "_low", "_high"), values, strict=True):
+        yield _fact(case, name + ending, value, over, lacking)
 
 
 def _state_facts(case: Case, state: Mapping[str, Any]) -> Iterator[Fact]:
