@@ -23,7 +23,7 @@ from flashcore.records import lookup, packed, store
 from flashcore.suites.load import load
 from tests import factory
 from tests.conftest import ROOT
-from tests.features.audit.conftest import both, library
+from tests.support.fatbins import both, library
 
 yaml = pytest.importorskip("yaml")
 pytestmark = pytest.mark.slow

@@ -20,7 +20,7 @@ from flashcore.pipeline import plugins
 from flashcore.records import store
 from tests import factory
 from tests.conftest import TESTS, TOY
-from tests.test_imports import loaded
+from tests.support.imports import loaded
 
 STABLE = TESTS / "data" / "api.txt"
 WORK = TESTS / "contract" / "runs"

@@ -19,8 +19,8 @@ from flashcore.records import store
 from tests import factory
 from tests.conftest import ROOT, published_run
 from tests.marks import embedded, labels, marks
-from tests.report.test_report import TODAY, full
 from tests.support.judged import rendered
+from tests.support.pages import TODAY, full
 
 PUBLISHED = sorted(path.name.partition(".")[0] for path in (ROOT / "profiles").glob("*.run.zip"))
 

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import ast
 import graphlib
-import json
 import re
-import subprocess
-import sys
 
 from tests.conftest import ROOT
+from tests.support.imports import loaded
 
-HEAVY = ("torch", "plotly", "jinja2", "numpy", "nvtx", "pandas", "rich")
 MODULES = sorted(
     ".".join(p.relative_to(ROOT / "harness").with_suffix("").parts).removesuffix(".__init__")
     for p in (ROOT / "harness" / "flashcore").rglob("*.py")
     if p.name != "__main__.py"
 )
-
-
-def loaded(code: str) -> set[str]:
-    """The heavy packages that a fresh process has imported after running the code."""
-    report = f"\nimport json, sys; print(json.dumps([m for m in {(*HEAVY, 'pydantic')} if m in sys.modules]))"
-    done = subprocess.run([sys.executable, "-c", code + report], cwd=ROOT, capture_output=True, text=True, check=True)
-    return set(json.loads(done.stdout.splitlines()[-1]))
 
 
 def test_help_imports_nothing_heavy() -> None:

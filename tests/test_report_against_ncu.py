@@ -11,9 +11,9 @@ pytest.importorskip("ncu_report")
 
 from flashcore.features.compare import page as compare_page
 from flashcore.features.reports import assemble
-from tests.features.reports.test_assemble import read_by_itself
-from tests.report.test_report import Page, render
 from tests.support.judged import book_of
+from tests.support.ncu_reports import read_by_itself
+from tests.support.pages import Page, render
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

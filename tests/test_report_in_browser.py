@@ -25,11 +25,11 @@ from flashcore.model.record import Facts, Subject
 from flashcore.model.text import number
 from tests import factory
 from tests.browser import PROGRAM, Browser, browser
-from tests.features.compare.test_page import MORE, contradicting
-from tests.features.reports.test_kernels import launches
 from tests.marks import embedded, marks
-from tests.report.test_report import LISTED, TODAY, full
+from tests.support.compared import MORE, contradicting
 from tests.support.judged import rendered
+from tests.support.launches import launches
+from tests.support.pages import LISTED, TODAY, full
 
 pytestmark = [
     pytest.mark.slow,

@@ -18,10 +18,10 @@ from hypothesis import given
 
 from flashcore.cli.main import main
 from flashcore.errors import Exit
-from tests.features.audit.conftest import CUBINS, SPECIFIC, both, entry, fatbin, library
-from tests.features.audit.test_containers import archive, compressed, member, program, tarred, zipped
-from tests.fuzz.test_fuzz import SEEDS, fuzz
 from tests.recorded import RECORDED
+from tests.support.containers import archive, compressed, member, program, tarred, zipped
+from tests.support.fatbins import CUBINS, SPECIFIC, both, entry, fatbin, library
+from tests.support.fuzzing import SEEDS, fuzz
 
 SECONDS, BYTES = 5, 1 << 30
 

@@ -19,9 +19,9 @@ from flashcore.explain.predictions import Readings
 from flashcore.features.reports import assemble, kernels
 from flashcore.features.reports.read import read_report
 from flashcore.records import store
-from tests.features.reports.test_traces import LAUNCHES, event, nsys_export, torch_trace, with_graphs
-from tests.fuzz.test_fuzz import SEEDS, VALUES, changed, fuzz, noised
 from tests.recorded import RECORDED
+from tests.support.fuzzing import SEEDS, VALUES, changed, fuzz, noised
+from tests.support.traces import LAUNCHES, event, nsys_export, torch_trace, with_graphs
 
 PAGES = ("app_raw_units", "app_details", "app_summary", "app_source")
 

@@ -19,16 +19,10 @@ from flashcore.records import lookup, store
 from flashcore.records import packed as pack
 from tests import factory
 from tests.conftest import TOY, Built, hide_disassembler
+from tests.support.repositories import git
 
 RUN = "20260102T030405Z-0001"
 BUDGET = '[[budget]]\nname = "more"\nfact = "registers"\nmax = {maximum}\nsource = "test"\n'
-
-
-def git(folder: Path, *words: str) -> str:
-    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
-    return subprocess.run(
-        ["git", "-C", str(folder), *identity, *words], check=True, capture_output=True, text=True
-    ).stdout.strip()
 
 
 class Change:

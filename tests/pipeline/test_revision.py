@@ -22,15 +22,9 @@ from flashcore.pipeline import revision
 from flashcore.suites.load import load
 from tests import factory
 from tests.conftest import NO_TORCH, TOY, flashcore
+from tests.support.repositories import git
 
 SOURCE = "kernels/toy/scale.cu"
-
-
-def git(folder: Path, *words: str) -> str:
-    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
-    return subprocess.run(
-        ["git", "-C", str(folder), *identity, *words], check=True, capture_output=True, text=True
-    ).stdout.strip()
 
 
 @pytest.fixture(scope="module")

@@ -10,13 +10,7 @@ import pytest
 
 from flashcore.errors import FlashcoreError
 from flashcore.readers import cubin
-from tests.recorded import RECORDED
-from tests.support.cubins import ARCHS, DATA, MANGLED, text
-
-
-def sample(name: str) -> bytes:
-    """A recorded cubin of another compiler."""
-    return (RECORDED / f"{name}.cubin").read_bytes()
+from tests.support.cubins import ARCHS, DATA, MANGLED, sample, text
 
 
 def usage(arch: str) -> dict[str, dict[str, int]]:

@@ -10,8 +10,8 @@ from flashcore.gate.judge import judge
 from flashcore.gate.wording import summary
 from flashcore.report import markdown
 from tests import factory
-from tests.report.test_report import TODAY, full
 from tests.support.judged import summarized
+from tests.support.pages import TODAY, full
 
 
 def test_the_verdict_the_winner_and_its_bars() -> None:

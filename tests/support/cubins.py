@@ -28,3 +28,8 @@ def artifact(tmp_path: Path) -> Artifact:
     shutil.copyfile(RECORDED / "static_sm_90a.log", tmp_path / "variant.log")
     (tmp_path / "variant.sass").write_text(text("static_sm_90a.sass"), encoding="utf-8")
     return Artifact("kernels", "sm_90a", "ok", cubin=str(tmp_path / "variant.cubin"), log=str(tmp_path / "variant.log"))
+
+
+def sample(name: str) -> bytes:
+    """A recorded cubin of another compiler."""
+    return (RECORDED / f"{name}.cubin").read_bytes()

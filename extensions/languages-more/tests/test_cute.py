@@ -10,7 +10,7 @@ import pytest
 from flashcore.model.causes import PlanRefused
 from flashcore.suites.load import load
 from flashcore_languages_more.cute import LANGUAGE
-from tests.features.languages.test_traced import ARCH, MANIFEST, VARIANT
+from tests.support.traced import ARCH, MANIFEST, VARIANT
 
 COPY = """import cutlass
 from cutlass import cute

@@ -10,8 +10,8 @@ import pytest
 from flashcore.measure.workers.kernel_call import Case
 from flashcore_judge.launcher.planned import planned
 from tests import softmax_cases
-from tests.features.languages import test_traced
-from tests.features.languages.test_traced import (
+from tests.support import traced
+from tests.support.traced import (
     Compiled,
     compiled_in,
     test_a_build_of_another_machine_needs_no_compiler,
@@ -32,7 +32,7 @@ __all__ = [
 ]
 #: Language → the module that it needs, and a kernel whose registers, or the grid of whose launch, are too few or large.
 LANGUAGES = {
-    **test_traced.LANGUAGES,
+    **traced.LANGUAGES,
     "numba": ("numba_cuda", """from numba import cuda, float32
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from flashcore.cli.main import main
-from tests.features.audit.conftest import CUBINS, both, entry, fatbin, library
-from tests.pipeline.test_base import git
+from tests.support.fatbins import CUBINS, both, entry, fatbin, library
+from tests.support.repositories import git
 
 LIMITS = """
 [audit]

@@ -12,8 +12,8 @@ from flashcore.cli.main import main
 from flashcore.errors import Exit
 from flashcore.model.record import Subject
 from flashcore.records import store
-from tests.features.audit.conftest import CUBINS, KERNELS, both, entry, fatbin, library
-from tests.readers.test_cubin import sample
+from tests.support.cubins import sample
+from tests.support.fatbins import CUBINS, KERNELS, both, entry, fatbin, library
 
 NATIVE = """
 [[budget]]

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import io
 import random
 import struct
-import tarfile
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,23 +13,8 @@ import pytest
 from flashcore.features.audit import causes, containers
 from flashcore.features.audit.inventory import inventory
 from flashcore.model.causes import Cause
-from tests.features.audit.conftest import CUBINS, LZ4, SPECIFIC, ZSTD, both, entry, fatbin, library
-
-
-def member(name: bytes, content: bytes) -> bytes:
-    return b"%-16s%-12d%-6d%-6d%-8d%-10d`\n" % (name, 0, 0, 0, 0, len(content)) + content + b"\n" * (len(content) % 2)
-
-
-def archive(*members: bytes, magic: bytes = b"!<arch>\n") -> bytes:
-    return magic + member(b"/", b"symbols!") + member(b"//", b"a_long_name_of_an_object.o/\n") + b"".join(members)
-
-
-def zipped(files: dict[str, bytes]) -> bytes:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, content in files.items():
-            file.writestr(name, content)
-    return stream.getvalue()
+from tests.support.containers import archive, compressed, member, program, tarred, zipped
+from tests.support.fatbins import CUBINS, SPECIFIC, ZSTD, both, entry, fatbin, library
 
 
 def codes(tmp_path: Path, content: bytes, name: str = "file.bin") -> list[tuple[str, str, str]]:
@@ -43,16 +25,6 @@ def codes(tmp_path: Path, content: bytes, name: str = "file.bin") -> list[tuple[
     return [(code.file, code.kind, code.arch) for code in every]
 
 
-def tarred(files: dict[str, bytes], mode: str = "w") -> bytes:
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode=mode) as file:  # type: ignore[call-overload]
-        for name, content in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            file.addfile(info, io.BytesIO(content))
-    return stream.getvalue()
-
-
 def zstd(content: bytes) -> bytes:
     """Two frames, as parallel compressors write them."""
     compressor, half = pytest.importorskip("zstandard").ZstdCompressor(), len(content) // 2
@@ -61,11 +33,6 @@ def zstd(content: bytes) -> bytes:
 
 def conda(files: dict[str, bytes]) -> bytes:
     return zipped({"metadata.json": b"{}", "pkg-k-1.0-0.tar.zst": zstd(tarred(files))})
-
-
-def program(content: bytes) -> bytes:
-    """A Windows program: its header, code and data."""
-    return b"MZ" + bytes(58) + struct.pack("<I", 64) + b"PE\0\0\x64\x86" + bytes(400) + content + bytes(100)
 
 
 ALL = [("cubin", "sm_80"), ("cubin", "sm_90a"), ("ptx", "sm_90")]
@@ -144,13 +111,6 @@ def test_a_cache_folder_lists_a_cubin_and_not_the_ptx_that_it_was_made_of(tmp_pa
     for name in ("a/k.ptx", "a/other.ptx"):
         (tmp_path / name).write_bytes(b".version 8.0\n.target sm_80\n")
     assert [(c.file, c.kind) for c in containers.read(tmp_path)] == [("a/k.cubin", "cubin"), ("a/other.ptx", "ptx")]
-
-
-def compressed(package: str, content: bytes) -> tuple[bytes, int]:
-    module = pytest.importorskip(package)
-    if package == "zstandard":
-        return module.ZstdCompressor().compress(content), ZSTD
-    return module.compress(content, store_size=False), LZ4
 
 
 @pytest.mark.parametrize("package", ["lz4.block", "zstandard"])

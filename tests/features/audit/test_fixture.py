@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.conftest import ROOT
-from tests.features.audit.conftest import both, library
+from tests.support.fatbins import both, library
 
 MODULE = "flashcore.features.audit.fixture"
 

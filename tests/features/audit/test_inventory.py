@@ -11,7 +11,7 @@ from flashcore.errors import Exit
 from flashcore.features.audit.inventory import inventory
 from flashcore.measure.machine import toolchain
 from flashcore.readers import cubin
-from tests.features.audit.conftest import CUBINS, KERNELS
+from tests.support.fatbins import CUBINS, KERNELS
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from flashcore.cli.main import main
 from flashcore.errors import Exit
 from flashcore.records import store
-from tests.features.audit.conftest import both, entry, fatbin, library
+from tests.support.fatbins import both, entry, fatbin, library
 
 FILE = "pkg.cpython-311-x86_64-linux-gnu.so"
 

@@ -14,7 +14,7 @@ from flashcore.features.audit import kernels, page
 from flashcore.model.record import Facts, Record
 from flashcore.records import store
 from tests import factory
-from tests.features.audit.conftest import CUBINS, KERNELS, both, library
+from tests.support.fatbins import CUBINS, KERNELS, both, library
 from tests.support.judged import book_of
 
 

@@ -11,7 +11,7 @@ from flashcore.errors import Exit, UsageError
 from flashcore.features.audit.inventory import inventory
 from flashcore.features.audit.record import facts_of_gpus, gpus_of, runs
 from flashcore.model.causes import Cause
-from tests.features.audit.conftest import CUBINS, SPECIFIC, both, entry, fatbin
+from tests.support.fatbins import CUBINS, SPECIFIC, both, entry, fatbin
 
 
 @pytest.mark.parametrize(

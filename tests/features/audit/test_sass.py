@@ -16,9 +16,9 @@ from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts as static
 from flashcore.model.record import Artifact, Fact
 from tests.conftest import ROOT
-from tests.features.audit.conftest import CUBINS
 from tests.support.cubins import artifact as artifact
 from tests.support.cubins import text
+from tests.support.fatbins import CUBINS
 
 KERNEL = """.text.spills:
         /*0000*/              @!P0 LDGSTS.E.BYPASS.LTC128B.128 [R1], [R2.64] ;

@@ -18,7 +18,7 @@ from flashcore.model.record import Facts, Record
 from flashcore.records import store
 from flashcore.suites.load import NothingMatches, select
 from tests import factory
-from tests.pipeline.test_revision import git
+from tests.support.repositories import git
 
 BEFORE = factory.record(factory.suite([factory.variant("slow")]))
 AFTER = factory.record(factory.suite([factory.variant("slow"), factory.variant("fast")]))

@@ -12,14 +12,9 @@ from flashcore.model import cause_text
 from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import NoFormula, NoNvml, OtherProcesses, Unanswered
 from flashcore.model.record import Fact, Source, Subject
+from tests.support.power import steady
 
 SUBJECT = Subject("fast", shape="mission")
-
-
-def steady(watts: float, sensor: float | None = None, updates: int = 20, others: int = 0, wobble: float = 0) -> Any:
-    """Readings of a constant power, with a wobble (mJ) of every second update."""
-    counted = [(0.1 * i, 100 * watts * i + wobble * (i % 2)) for i in range(updates)]
-    return {"updates": counted, "power": [sensor or watts] * 3, "others": others}
 
 
 def by_name(work: Any, idle: Any, flop: float | None = 1e9, us: float = 50.0) -> dict[str, Fact]:

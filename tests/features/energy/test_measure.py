@@ -20,9 +20,9 @@ from flashcore.model.causes import Hang, Incapable
 from flashcore.model.record import Facts
 from flashcore.report import roofline_page
 from tests import factory, stages
-from tests.features.energy.test_facts import steady
 from tests.marks import marks
 from tests.support.judged import book_of
+from tests.support.power import steady
 
 SUITE = factory.suite()
 PAIRS = [(SUITE.variants[name], SUITE.shapes["mission"]) for name in ("slow", "fast")]

@@ -20,10 +20,10 @@ from flashcore.measure.context import Context
 from flashcore.measure.machine import gpu_choice, toolchain
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.settings import Bench, Check, Settings
-from tests.conftest import NO_DISASSEMBLER, ROOT, TOY, Built, flashcore, no_disassembler
-from tests.pipeline.test_revision import git
+from tests.conftest import NO_DISASSEMBLER, TOY, Built, flashcore, no_disassembler
+from tests.support.repositories import git
+from tests.support.spinning import SPIN, committed, spun
 
-SPIN = ROOT / "tests" / "suites" / "spin"
 pytestmark = pytest.mark.usefixtures("forked")
 
 
@@ -33,24 +33,11 @@ def _without_sass() -> Iterator[None]:
         yield
 
 
-def committed(root: Path, suite: Path) -> Path:
-    """A repository with the suite in its first commit; gives the suite's folder."""
-    folder = shutil.copytree(suite, root / "suite", ignore=shutil.ignore_patterns("__pycache__"))
-    git(root, "init", "-q", "-b", "main")
-    git(root, "add", "-A")
-    git(root, "commit", "-qm", "first")
-    return folder
-
-
 @pytest.fixture
 def spin(tmp_path: Path, compiler: toolchain.Nvcc, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The suite of callables in a repository of its own, which is the present folder."""
     monkeypatch.chdir(tmp_path)
     return committed(tmp_path, SPIN)
-
-
-def spun(folder: Path, loops: int) -> None:
-    (folder / "loops.py").write_text(f"LOOPS = {loops}\n")
 
 
 def compared(variant: str = "*", say: Callable[[str], None] = lambda _: None, **options: Any) -> tuple[Exit, Any]:

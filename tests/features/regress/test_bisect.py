@@ -24,9 +24,9 @@ from flashcore.pipeline import run as pipeline
 from flashcore.pipeline.run import Run
 from flashcore.records import store
 from tests import factory
-from tests.features.regress.test_against import SPIN, committed, spun
-from tests.pipeline.test_revision import git
 from tests.support.nights import run_of
+from tests.support.repositories import git
+from tests.support.spinning import SPIN, committed, spun
 
 pytestmark = pytest.mark.usefixtures("forked")
 

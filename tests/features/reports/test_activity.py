@@ -20,7 +20,7 @@ from flashcore.features.reports.survey import Key, Launch
 from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.ncu import find_ncu
 from flashcore.model.causes import Cause
-from tests.features.reports.test_capture import LOOP, command, measured, run
+from tests.support.capturing import LOOP, command, measured, run
 
 Run = Callable[[str], tuple[dict[str, list[Launch]], Cause | None]]
 

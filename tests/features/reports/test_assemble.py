@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import math
-import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from flashcore.model.record import Fact, Record, Source, Subject
 from flashcore.readers.ncu.results import Report
 from flashcore.records import lookup, soundness, store
 from tests.recorded import RECORDED
+from tests.support.ncu_reports import read_by_itself
 
 NAMES = ("app_full", "app_basic", "app_graph", "triton_full")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -76,20 +75,6 @@ def test_every_fact_of_the_catalogue_equals_ncus_own_csv(name: str, sample_repor
             assert fact.number == pytest.approx(float(cell) * scale, abs=printed * scale * 1.0001, rel=1e-12), fact
             compared += 1
     assert compared > 15 * len(rows)
-
-
-def read_by_itself(path: Path) -> Iterator[dict[str, tuple[Any, str]]]:
-    """Every value and unit of a report, result by result, straight from NVIDIA's reader."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import ncu_report
-    context = ncu_report.load_report(str(path))
-    for r in range(context.num_ranges()):
-        result = context.range_by_idx(r)
-        for i in range(result.num_actions()):
-            action = result.action_by_idx(i)
-            metrics = {name: action.metric_by_name(name) for name in action.metric_names()}
-            yield {name: (m.value(), m.unit()) for name, m in metrics.items() if ":" not in name}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -15,7 +15,7 @@ from flashcore.features.reports.capture import Captured, Ran
 from flashcore.features.reports.capture_command import NO_END, _exit, _name
 from flashcore.features.reports.survey import Survey
 from flashcore.records import lookup, store
-from tests.features.reports.test_capture import LOOP, NCU, command
+from tests.support.capturing import LOOP, NCU, command
 
 
 def test_a_command_becomes_a_run_and_its_output_and_exit_code_are_passed_on(

@@ -12,22 +12,10 @@ import pytest
 
 from flashcore.cli.main import main
 from flashcore.explain.predictions import Readings
-from flashcore.features.reports import assemble, kernels
-from flashcore.model.record import Record
-from flashcore.readers.ncu.results import Metric, Report, Result
-from tests.features.reports.test_traces import LAUNCHES, nsys_export
+from flashcore.features.reports import kernels
 from tests.support.judged import book_of, judged
-
-
-def launches(*given: tuple[str, int, float | None, tuple[str, ...]]) -> Record:
-    """A record of kernels with their grid, ns and ranges."""
-    results = [
-        Result(
-            i, name, "kernel", (grid, 1, 1), (128, 1, 1), (9, 0), {"gpu__time_duration.sum": Metric(ns, "ns")}, ranges
-        )
-        for i, (name, grid, ns, ranges) in enumerate(given)
-    ]
-    return assemble.record_of("20260101T000000Z-0000", [Report("step.ncu-rep", tuple(results))])
+from tests.support.launches import launches
+from tests.support.traces import LAUNCHES, nsys_export
 
 
 def test_launches_of_all_configurations_add_up() -> None:

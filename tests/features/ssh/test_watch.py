@@ -14,7 +14,7 @@ import pytest
 from flashcore.errors import Exit
 from flashcore.measure.machine import toolchain
 from tests.features.ssh.conftest import Box
-from tests.features.watch.test_command import PATIENCE, Watched, answers
+from tests.support.watching import PATIENCE, Watched, answers
 
 pytestmark = pytest.mark.slow  # each session has a watch and a build of its own
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from flashcore.measure.machine import environment, toolchain
 from flashcore.measure.machine.environment import of_this_machine
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.model.record import Environment
+from tests.support.repositories import git
 
 
 def recorded(root: Path, gpu: Gpu | None = None) -> Environment:
@@ -23,11 +23,6 @@ def test_the_only_gpu_is_named_with_its_limits(tmp_path: Path, monkeypatch: pyte
     made = of_this_machine(tmp_path, None, Gpu("NVIDIA H200", (9, 0), 132, 150, 60, 1980.0, "580"), None, None, "GPU-1")
     assert (made.gpu_uuid, made.gpu_limits) == ("GPU-1", "700 W")
     assert (recorded(tmp_path).gpu_uuid, recorded(tmp_path).gpu_limits) == (None, None)
-
-
-def git(root: Path, *words: str) -> str:
-    command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(root), *words]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def test_the_commit_and_whether_tracked_files_differ_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
