@@ -300,10 +300,10 @@ _TRITON = {
 
 def traced_kernels(place: Place, chance: random.Random, harmless: bool) -> Row:
     """11. A Triton variant spills, cannot launch, does not compile, or ends its process."""
-    from tests.features.languages.triton import test_language as planted
+    from tests.support import triton_suite
 
     suite = place.folder / "kernels" / "planted"
-    planted.written(suite)
+    triton_suite.written(suite)
     shutil.copy(raw.ROOT / "examples" / "row_softmax" / "problem.py", suite / "rows.py")
     name, (old, news) = chance.choice([*_TRITON.items()])
     new = old if harmless else chance.choice(news)

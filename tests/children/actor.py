@@ -66,7 +66,7 @@ def perform(task: Task, journal: Journal) -> dict[str, Any] | None:
     if what == "steps":
         for step in ("first", "second", "third"):
             journal.step(task.name, step)
-            time.sleep(0.4)
+            time.sleep(2.0)
         os._exit(1)
     if what == "grandchild":
         sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])

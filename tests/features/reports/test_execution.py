@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from flashcore.errors import CapabilityError
 from flashcore.features.reports.execution import Ended, execute
 from flashcore.measure.workers.journal import has_ended
 from flashcore.model.causes import Hang
+from tests.support.processes import until
 
 
 def run(
@@ -39,15 +42,15 @@ def test_nothing_is_between_ncu_and_the_command(tmp_path: Path) -> None:
     assert started == command
 
 
-STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(99)"
+STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(600)"
 STARTS = f"""
 pids = [os.getpid()]
-for code in ({STUBBORN!r}, "print(flush=True); import time; time.sleep(99)"):
+for code in ({STUBBORN!r}, "print(flush=True); import time; time.sleep(600)"):
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True)
     child.stdout.readline()
     pids.append(child.pid)
 print(*pids, flush=True)
-time.sleep(99)
+time.sleep(600)
 """
 
 
@@ -55,30 +58,29 @@ def test_what_the_command_started_ends_with_it_before_the_wrapper(tmp_path: Path
     """Also what does not heed SIGTERM; the wrapper then still writes its report."""
     report = tmp_path / "report"
     wrapped = f"import subprocess, sys, time; subprocess.call(sys.argv[1:]); time.sleep(1); open({str(report)!r}, 'w')"
-    assert run(tmp_path, STARTS, (sys.executable, "-c", wrapped), time_limit=4).cause == Hang(4)
+    assert run(tmp_path, STARTS, (sys.executable, "-c", wrapped), time_limit=15).cause == Hang(15)
     pids = [int(pid) for pid in (tmp_path / "output").read_text().split()]
     assert len(pids) == 3 and all(map(has_ended, pids)) and report.exists()
 
 
 def test_a_wrapper_that_never_ends_is_ended_too(tmp_path: Path) -> None:
-    wrapped = "import subprocess, sys, time; subprocess.call(sys.argv[1:]); time.sleep(99)"
-    ended = run(tmp_path, "time.sleep(99)", (sys.executable, "-c", wrapped), time_limit=2, finish_limit=1)
+    wrapped = "import subprocess, sys, time; subprocess.call(sys.argv[1:]); time.sleep(600)"
+    ended = run(tmp_path, "time.sleep(600)", (sys.executable, "-c", wrapped), time_limit=2, finish_limit=1)
     assert ended.code is None
 
 
-def test_an_interrupted_user_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
+def test_an_interrupted_user_leaves_no_process(tmp_path: Path) -> None:
+    output = tmp_path / "output"
 
-    previous = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 4)
-        with pytest.raises(KeyboardInterrupt):
-            run(tmp_path, STARTS)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
-    assert all(has_ended(int(pid)) for pid in (tmp_path / "output").read_text().split())
+    def interrupt() -> None:
+        until(lambda: output.exists() and output.read_text().endswith("\n"))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, STARTS)
+    pids = output.read_text().split()
+    assert len(pids) == 3 and all(has_ended(int(pid)) for pid in pids)
 
 
 def test_a_wrapper_that_is_not_there_is_named(tmp_path: Path) -> None:

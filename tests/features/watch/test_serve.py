@@ -44,7 +44,7 @@ class Client:
         self, path: str, *, method: str = "GET", hosts: Sequence[str] | None = None, cookie: str | None = None
     ) -> http.client.HTTPResponse:
         """The response, of which the head was read. By default the request is one that may be answered."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.live.server_port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.live.server_port, timeout=120)
         connection.putrequest(method, path, skip_host=True)
         for host in [f"127.0.0.1:{self.live.server_port}"] if hosts is None else hosts:
             connection.putheader("Host", host)
@@ -178,15 +178,15 @@ def test_the_server_ends_with_its_context_whatever_browsers_do() -> None:
             for save in range(SAVES):
                 live.put(answer(save, "limits", "x" * 1_000_000))  # more than a socket's buffers take
             client.get("/state")  # never reads
-            silent = http.client.HTTPConnection("127.0.0.1", live.server_port, timeout=30)
+            silent = http.client.HTTPConnection("127.0.0.1", live.server_port, timeout=120)
             silent.connect()  # as browsers do ahead of a request
             connections.callback(silent.close)
         with suppress(ConnectionResetError):  # where the server had not accepted it
             assert silent.sock is not None and silent.sock.recv(1) == b""
         with pytest.raises(ConnectionRefusedError):
-            http.client.HTTPConnection("127.0.0.1", live.server_port, timeout=30).connect()
+            http.client.HTTPConnection("127.0.0.1", live.server_port, timeout=120).connect()
         for thread in set(threading.enumerate()) - before:
-            thread.join(timeout=30)
+            thread.join(timeout=120)
         assert set(threading.enumerate()) <= before, "no thread is left"
         with Live(live.server_port) as again:
             client.live = again

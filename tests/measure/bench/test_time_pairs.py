@@ -45,7 +45,7 @@ def timings(tmp_path_factory: pytest.TempPathFactory) -> time_pairs.Timings:
 
     def run() -> time_pairs.Timings:
         return turns(
-            contests, folder, processes=PROCESSES, rounds=15, time_limit=6.0, progress=lines.append, device="cpu"
+            contests, folder, processes=PROCESSES, rounds=15, time_limit=15.0, progress=lines.append, device="cpu"
         )
 
     result = run()

@@ -19,7 +19,7 @@ def test_a_file_of_the_caller_is_not_open_there(tmp_path: Path) -> None:
     path = tmp_path / "locked"
     with path.open("w"):
         assert str(path) in _open_files()
-        assert str(path) not in isolated(10, _open_files)
+        assert str(path) not in isolated(120, _open_files)
 
 
 def test_several_run_at_a_time_each_with_its_limit() -> None:

@@ -87,7 +87,7 @@ def test_none_that_stayed_is_left_when_a_run_that_keeps_none_ends(tmp_path: Path
 
 
 def test_a_process_that_crashed_or_hung_is_replaced(tmp_path: Path) -> None:
-    staying = program(actor(), refill=True, time_limit=0.5)
+    staying = program(actor(), refill=True, time_limit=5.0)
     with Pool() as pool:
         pool.stays = True
         bad = [pool.run([does("a/x", how)], staying, tmp_path / how)[0] for how in ("segv", "loop")]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ TWO = (LocalGpu("GPU-a"), LocalGpu("GPU-b"))
 
 
 def share(folder: Path, tasks: list[Task], how: str = "", **options: Any) -> list[Result]:
-    usual = {"time_limit": 20.0, "startup_limit": 20.0, "finish_limit": 5.0, "places": TWO}
+    usual = {"time_limit": 120.0, "startup_limit": 120.0, "finish_limit": 5.0, "places": TWO}
     return stages.run(tasks, folder, actor(how), **{**usual, **options})
 
 
@@ -90,36 +91,11 @@ def test_lanes_are_on_each_gpu_if_there_are_cores_for_them(
     assert Pool(TWO).slots(stages.program(actor())) == list(TWO), "what is timed has a GPU for itself"
 
 
-def test_shares_are_big_first_and_small_at_the_end() -> None:
-    tasks = [does(f"{v}/s{i}") for v in ("base", "peer") for i in range(16)]
-    work = shares(tasks, ("base/s0",))
-    taken: list[int] = []
-    while batch := work.take(len(taken) % 2, 64, 2):
-        assert [t.name for t in batch] == sorted((t.name for t in batch), key=[t.name for t in tasks].index)
-        taken.append(len({t.shape for t in batch}))
-        for task in batch:
-            work.done((len(taken) - 1) % 2, task.name)
-    assert taken == [4, 3, 3, 2, 1, 1, 1, 1] and not work.left
-
-
 def test_shares_are_of_weight_not_of_number() -> None:
     tasks = [Task("long", {}, weight=12), *(Task(f"s{i}", {}) for i in range(12))]
     work = shares(tasks)
     assert [t.name for t in work.take(0, 64, 2)] == ["long"]
     assert len(work.take(1, 64, 2)) == 3, "half of its share of what is left"
-
-
-def test_heavy_shapes_come_first() -> None:
-    tasks = [*(Task(f"v/s{i}", {}) for i in range(6)), Task("v/long", {}, weight=9)]
-    work = shares(tasks)
-    assert [t.name for t in work.take(0, 64, 2)] == ["v/long"]
-
-
-def test_the_tasks_of_a_shape_go_apart_in_parts() -> None:
-    tasks = [does(f"v{i}/s") for i in range(10)]
-    work = shares(tasks, chunk=4, refill=True)
-    assert [len(work.take(slot, 64, 2)) for slot in (0, 1)] == [4, 4]
-    assert len({t.name for slot in (0, 1) for t in work.of(slot)}) == 8
 
 
 def test_a_process_that_cannot_be_refilled_takes_its_whole_share_at_once() -> None:
@@ -130,21 +106,6 @@ def test_a_process_that_cannot_be_refilled_takes_its_whole_share_at_once() -> No
     for task in work.of(0):
         work.done(0, task.name)
     assert [t.name for t in work.take(0, 64, 2)] == ["v7/s1", "v9/s1"]
-
-
-def test_what_a_slot_had_is_anybodys_once_it_is_lost() -> None:
-    tasks = grid("abcd")
-    work = shares(tasks)
-    first = work.take(0, 64, 2)
-    work.done(0, first[0].name)
-    work.give_back(0)
-    seen = []
-    while batch := work.take(1, 2, 1):
-        assert len(batch) <= 2
-        seen += [t.name for t in batch]
-        for task in batch:
-            work.done(1, task.name)
-    assert sorted(seen) == sorted(t.name for t in tasks if t != first[0])
 
 
 def test_tasks_apart_use_both_though_of_one_shape(tmp_path: Path) -> None:
@@ -177,10 +138,10 @@ def test_a_process_is_not_refilled_beyond_its_batch(tmp_path: Path) -> None:
     assert {r.status for r in results} == {"ok"}
 
 
-@pytest.mark.parametrize(("what", "reason"), [("segv", "killed by SIGSEGV"), ("loop", "no answer within 2 s")])
+@pytest.mark.parametrize(("what", "reason"), [("segv", "killed by SIGSEGV"), ("loop", "no answer within 5 s")])
 def test_what_breaks_after_a_refill_is_named_as_before_one(tmp_path: Path, what: str, reason: str) -> None:
     tasks = [*grid("abcdf"), does("bad/e", what)]
-    results = {r.name: r for r in share(tmp_path, tasks, refill=True, time_limit=2.0)}
+    results = {r.name: r for r in share(tmp_path, tasks, refill=True, time_limit=5.0)}
     assert [n for n, r in results.items() if r.status != "ok"] == ["bad/e"] and reason in results["bad/e"].reason
     (file,) = [p for p in tmp_path.glob("tasks-*") if "bad/e" in p.read_text()]
     first, *later = file.read_text().splitlines()
@@ -234,7 +195,7 @@ def test_lanes_are_spread_over_the_gpus(tmp_path: Path) -> None:
 
 def test_a_hang_spares_the_other_gpu_the_wait(tmp_path: Path) -> None:
     tasks = [does(f"stuck/s{i}", "loop") for i in range(6)] + [does(f"fine/s{i}") for i in range(6)]
-    results = {r.name: r for r in share(tmp_path, tasks, time_limit=1.0)}
+    results = {r.name: r for r in share(tmp_path, tasks, time_limit=5.0)}
     statuses = Counter(r.status for n, r in results.items() if n.startswith("stuck"))
     assert statuses["failed"] <= 2 and statuses["skipped"] >= 4
     assert {r.status for n, r in results.items() if n.startswith("fine")} == {"ok"}
@@ -257,8 +218,9 @@ def test_only_the_supervisor_writes_a_journal(tmp_path: Path) -> None:
     assert first[1].data == {"us": 5} and not any("us" in (r.data or {}) for r in (first[0], first[2], again))
 
 
-def test_journals_are_synced_once_per_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_journals_are_synced_at_most_once_per_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[float] = []
     monkeypatch.setattr(os, "fsync", lambda _: synced.append(time.monotonic()))
     share(tmp_path, [does("a/s", "steps")], places=())
-    assert 1 <= len(synced) <= 4
+    *while_read, _ = synced  # at last the answer, which the supervisor writes itself
+    assert len(while_read) > 1 and all(after - before >= 1.0 for before, after in pairwise(while_read))

@@ -100,8 +100,8 @@ def test_an_exception_keeps_the_process_and_poison_ends_it(tmp_path: Path) -> No
 
 
 def test_a_hang_is_ended_at_its_time_limit(tmp_path: Path) -> None:
-    loop, after = supervise(tmp_path, [does("loop", "loop"), does("after")], time_limit=0.5)
-    assert loop.reason == "no answer within 0.5 s: hang?"
+    loop, after = supervise(tmp_path, [does("loop", "loop"), does("after")], time_limit=5.0)
+    assert loop.reason == "no answer within 5 s: hang?"
     assert after.status == "ok"
 
 
@@ -109,9 +109,9 @@ def test_a_variant_that_hung_is_not_run_on_its_other_cases(tmp_path: Path) -> No
     tasks = [does("stuck/b", "loop"), does("fine/a"), does("stuck/a"), does("stuck/c", "loop"), does("fine/b")]
     seen: list[str] = []
     for batch in (64, 1):  # the second goes on where the first ended: there is nothing left to do
-        result = supervise(tmp_path, tasks, time_limit=0.5, batch=batch, on_result=lambda r: seen.append(r.name))
+        result = supervise(tmp_path, tasks, time_limit=5.0, batch=batch, on_result=lambda r: seen.append(r.name))
         assert [r.status for r in result] == ["failed", "ok", "skipped", "skipped", "ok"]
-        assert result[2].reason == "skipped: hung on b: no answer within 0.5 s: hang?"
+        assert result[2].reason == "skipped: hung on b: no answer within 5 s: hang?"
     assert sorted(seen) == sorted(t.name for t in tasks), "each is told once"
     assert hung_before(tmp_path).keys() == {"stuck"}
 
@@ -131,10 +131,10 @@ def test_a_hang_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
 
 
 def test_steps_restart_the_clock_and_name_the_culprit(tmp_path: Path) -> None:
-    (result,) = supervise(tmp_path, [does("task", "steps")], time_limit=1.0)
+    (result,) = supervise(tmp_path, [does("task", "steps")], time_limit=5.0)
     assert result.step == Step("third")
     assert result.reason.startswith("exit code 1")
-    assert result.seconds == pytest.approx(1.2, abs=0.6)
+    assert result.seconds is not None and result.seconds > 5.0, "all steps together may take longer"
 
 
 @pytest.mark.parametrize("what", ["grandchild", "other group"])
@@ -152,12 +152,12 @@ def wrapped(tasks: Path, journal: Path) -> list[str]:
 
 def test_below_a_profiler_the_target_is_ended_first(tmp_path: Path) -> None:
     tasks = [does("loop", "loop"), does("after")]
-    loop, after = stages.run(tasks, tmp_path, wrapped, time_limit=0.5, finish_limit=5.0, batch=1)
+    loop, after = stages.run(tasks, tmp_path, wrapped, time_limit=5.0, finish_limit=60.0, batch=1)
     assert "hang?" in loop.reason
     assert after.status == "ok"
     assert (tmp_path / "report").read_text() == "0\n"
     (tmp_path / "report").unlink()
-    (loop,) = stages.run([does("again", "loop")], tmp_path, wrapped, time_limit=0.5, finish_limit=5.0)
+    (loop,) = stages.run([does("again", "loop")], tmp_path, wrapped, time_limit=0.5, finish_limit=60.0)
     assert (tmp_path / "report").read_text() == "143\n", "the profiler saw its target end by SIGTERM"
 
 
