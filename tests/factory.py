@@ -400,7 +400,7 @@ def on_l4(record: Record, **changes: Any) -> Record:
     environment_l4 = environment(gpu="NVIDIA L4", gpu_arch="sm_89", gpu_sms=58, gpu_memory_bytes=24 * 10**9,
                       gpu_l2_bytes=48 << 20, gpu_sm_clock_mhz=2040.0)  # fmt: skip
     fields: dict[str, Any] = {"id": "20260102T040000Z-0002", "environment": environment_l4, "outcomes": tuple(outcomes),
-                              "facts": Facts(facts), "roofs": (), "samples": samples}  # fmt: skip
+                              "facts": Facts(facts), "roofs": (), "raw_samples": samples}  # fmt: skip
     return replace(record, **{**fields, **changes})
 
 
@@ -509,7 +509,7 @@ def record(
             results += counter_facts(v.name, s, us=alone * 1.2)
     fields: dict[str, Any] = {
         "outcomes": tuple(outcomes),
-        "samples": timed,
+        "raw_samples": timed,
         "keys": {f"{v.name}/{s.name}": case_key(v, s) for v, s in cases(chosen)},
         "stages": tuple(StageNote(n, "ok", 1.0) for n in ("build", "static", "check", "bench", "profile")),
     }

@@ -150,7 +150,9 @@ def test_a_table_of_what_is_not_there_says_what_is(record: Record, shape: str, n
 def test_every_sample_is_a_row(record: Record) -> None:
     frame = frames.samples(record)
     assert len(frame) == sum(map(len, record.samples.values()))
-    assert dict(frame.dtypes.astype(str)) == {"mode": "category", "sample": "int64", "us": "float64"}
+    assert dict(frame.dtypes.astype(str)) == {
+        "mode": "category", "sample": "int64", "us": "float64", "void": "category"
+    }  # fmt: skip
     warm = frame.loc[("split", "long")].query("mode == 'isolated'")
     assert tuple(warm["us"]) == record.samples["split/long/isolated"]
     assert warm["sample"].tolist() == list(range(len(warm)))

@@ -221,6 +221,6 @@ class Place:
         gpu = replace(made.environment, gpu=factory.GPU, gpu_arch="sm_90a")
         ran = tuple(CaseOutcome(v, s, stage, "ok") for v, s in cases for stage in factory.STAGES)
         ran += tuple(CaseOutcome(v, "tail", "check", "ok") for v, _ in cases)
-        made = replace(made, id=run, environment=gpu, facts=Facts(facts), samples=samples, outcomes=ran, stale={})
+        made = replace(made, id=run, environment=gpu, facts=Facts(facts), raw_samples=samples, outcomes=ran, stale={})
         store.write(replace(made, **changes), folder := store.begin(self.profiles, run))
         return store.complete(folder)

@@ -130,7 +130,7 @@ class Trial:
             return ""
         looked_up = [{(f.name, f.subject): f for f in r.facts} for r in (now, then)]
         alike = looked_up[0] == looked_up[1] and now.samples == then.samples
-        rest = [replace(r, facts=then.facts, samples={}) for r in (now, then)]
+        rest = [replace(r, facts=then.facts, raw_samples={}) for r in (now, then)]
         return "read as the same" if alike and rest[0] == rest[1] else ""
 
 

@@ -63,9 +63,10 @@ class Run:
         """A row per fact: see :func:`flashcore.frames.frame`."""
         return frames.frame(Fact, self.record.facts)
 
-    def samples_frame(self) -> DataFrame:
-        """A row per timing sample, in microseconds: see :func:`flashcore.frames.samples`."""
-        return frames.samples(self.record)
+    def samples_frame(self, *, raw: bool = False) -> DataFrame:
+        """A row per timing sample, in microseconds; ``raw``: also those of void times. See
+        :func:`flashcore.frames.samples`."""
+        return frames.samples(self.record, raw=raw)
 
     def bounds_frame(self) -> DataFrame:
         """A row per case and resource with the resource's least time: see :func:`flashcore.frames.bounds`."""

@@ -8,6 +8,7 @@ made; without it that raises :class:`~flashcore.errors.CapabilityError`. Records
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import nan
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from flashcore.explain.predictions import Readings
 from flashcore.explain.roofline import Bound, Point, case_bounds
 from flashcore.gate.judge import Verdict
 from flashcore.model.catalogue import FACTS
+from flashcore.model.cause_text import text
 from flashcore.model.record import Fact, Record, Subject, Value
 
 if TYPE_CHECKING:
@@ -126,20 +128,29 @@ def _laid_out(kind: type, subjects: Sequence[Subject], rows: Sequence[Any]) -> D
     return _indexed(subjects, levels, columns)
 
 
-def samples(record: Record) -> DataFrame:
-    """A row per timing sample: ``mode``, ``sample`` (its index in the series, from 0) and ``us`` (microseconds)."""
+def samples(record: Record, *, raw: bool = False) -> DataFrame:
+    """A row per timing sample: ``mode``, ``sample`` (its index in the series, from 0), ``us`` (microseconds) and
+    ``void``: why the time is void.
+
+    Args:
+        raw: whether ``us`` has the samples of void times, which are missing otherwise.
+    """
     subjects: list[Subject] = []
     modes: list[str] = []
     places: list[int] = []
     times: list[float] = []
-    for key, series in record.samples.items():
+    voids: list[str] = []
+    for key, series in record.raw_samples.items():
         variant, shape, mode = key.split("/")
-        subjects += [Subject(variant, shape=shape)] * len(series)
+        subject = Subject(variant, shape=shape)
+        void = key not in record.samples
+        voids += [text(record.time(subject, mode).cause) if void else ""] * len(series)
+        subjects += [subject] * len(series)
         modes += [mode] * len(series)
         places += range(len(series))
-        times += series
+        times += series if raw or not void else [nan] * len(series)
     columns = {"mode": _category(modes), "sample": _array(places, "int64"), "us": _array(times, "float64")}
-    return _indexed(subjects, _CASE, columns)
+    return _indexed(subjects, _CASE, columns | {"void": _category(voids)})
 
 
 def table(record: Record, shape: str, names: Sequence[str] = LADDER) -> DataFrame:

@@ -25,7 +25,7 @@ def timed(factors: dict[str, float]) -> Record:
         replace(f, value=factors.get(f.subject.variant, 1.0) * f.number) if f.name.endswith("_p50") and f.number else f
         for f in record.facts
     ]
-    return replace(record, facts=Facts(facts), samples=samples)
+    return replace(record, facts=Facts(facts), raw_samples=samples)
 
 
 def test_a_run_is_the_same_as_itself() -> None:

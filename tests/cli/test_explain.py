@@ -43,7 +43,7 @@ def test_a_shape_that_was_not_timed_is_advised_on_only_by_name(
     record = factory.record(facts=[spilled], times={"slow": 20.0, "fast": 10.0, "split": 15.0})
     timed = [f for f in record.facts if not (f.subject.shape == "long" and f.source is Source.EVENTS)]
     samples = {key: x for key, x in record.samples.items() if "/mission/" in key}
-    save(replace(record, facts=Facts(timed), samples=samples), tmp_path)
+    save(replace(record, facts=Facts(timed), raw_samples=samples), tmp_path)
     shown = {}
     for words in ((), ("fast/long",)):
         assert main(["explain", *words, "--profiles", str(tmp_path)]) == Exit.OK
@@ -99,7 +99,7 @@ def test_a_shape_that_is_only_checked_has_no_advice(tmp_path: Path, capsys: pyte
     long = factory.shape("long", {"B": 1, "H": 8, "S": 2048, "D": 64}, ["check"])
     record = factory.record(factory.suite(shapes=[factory.shape("mission"), long]), [spilled])
     static = Facts(f for f in record.facts if f.subject.arch)
-    save(replace(record, facts=static, samples={}, environment=factory.environment(gpu=None)), tmp_path)
+    save(replace(record, facts=static, raw_samples={}, environment=factory.environment(gpu=None)), tmp_path)
     for words, shown in {"": ["mission"], "--variant fast": ["mission"], "fast/long": []}.items():
         assert main(["explain", *words.split(), "--profiles", str(tmp_path)]) == Exit.OK
         text = capsys.readouterr().out

@@ -87,7 +87,7 @@ def test_a_peer_has_answers_too() -> None:
 
 
 def test_a_ratio_without_an_interval_says_why() -> None:
-    text = answers(replace(factory.record(), samples={}), factory.record(id=OLD))
+    text = answers(replace(factory.record(), raw_samples={}), factory.record(id=OLD))
     runs = "(no interval: the times were taken in different runs) than before"
     samples = "(no interval: the samples of one of the times were not recorded) than its parent slow"
     assert runs in text and samples in text

@@ -19,6 +19,7 @@ from flashcore.model.causes import (
     OtherProcesses,
     PlanRefused,
     ReferenceChanged,
+    VoidTiming,
     WrongAnswer,
     WrongElements,
 )
@@ -96,14 +97,15 @@ def outcome(record: Record, case: str, stage: str, **changes: Any) -> Record:
 
 
 def lacking(record: Record, case: str, cause: Any, *names: str) -> Record:
-    """The record without values of a case's facts of those groups of names, and without its samples."""
+    """The record without values of a case's facts of those groups of names; samples of void times remain."""
     subject = Subject(case.partition("/")[0], shape=case.partition("/")[2])
     facts = [
         replace(f, value=None, detail=cause) if f.subject == subject and f.name.startswith(names) else f
         for f in record.facts
     ]
-    samples = {key: values for key, values in record.samples.items() if key.rpartition("/")[0] != case}
-    return replace(record, facts=Facts(facts), samples=samples)
+    void = isinstance(cause, VoidTiming)
+    samples = {key: times for key, times in record.raw_samples.items() if void or key.rpartition("/")[0] != case}
+    return replace(record, facts=Facts(facts), raw_samples=samples)
 
 
 def runs() -> Iterator[tuple[str, Record]]:

@@ -201,7 +201,7 @@ def test_the_way_leads_from_the_baseline_along_the_parents_of_the_best() -> None
 
 def test_without_times_there_is_no_way() -> None:
     r = record()
-    result = built(replace(r, facts=Facts(f for f in r.facts if f.subject.arch is not None), samples={}))
+    result = built(replace(r, facts=Facts(f for f in r.facts if f.subject.arch is not None), raw_samples={}))
     assert result.path == () and result.best is None and result.floor is None
     assert {(s.outcome, s.speedup) for s in result.steps} == {("unmeasured", None)}
 

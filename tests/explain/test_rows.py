@@ -73,7 +73,7 @@ def test_only_times_of_the_same_rounds_have_an_interval() -> None:
         f"{case}/isolated": tuple(us * (1 + i / 20) for i in range(40))
         for case, us in (("best/twin", 4.0), ("cudnn/mission", 9.0), ("cudnn_general/twin", 10.0))
     }
-    made = row(replace(times(9.0, 10.0), samples=rising))
+    made = row(replace(times(9.0, 10.0), raw_samples=rising))
     assert made.over("best", "cudnn_general") == pytest.approx((2.5, 2.5, 2.5, None))
     over = made.over("best", "cudnn")
     assert over and over.ends is None and over.cause == NoInterval("rounds")

@@ -172,7 +172,13 @@ def recorded() -> tuple[Record, dict[str, CaseKey]]:
 def test_everything_fresh_is_taken_over() -> None:
     record, present = recorded()
     joined = freshness.join(record, present, set(), record.suite)
-    facts, outcomes, samples, stale, origin = joined.facts, joined.outcomes, joined.samples, joined.stale, joined.origin
+    facts, outcomes, samples, stale, origin = (
+        joined.facts,
+        joined.outcomes,
+        joined.raw_samples,
+        joined.stale,
+        joined.origin,
+    )
     assert not stale
     assert {f.source for f in facts if f.name != "waves"} <= freshness.MEASURED.keys()
     assert {f.subject.case for f in facts} == set(present)
@@ -198,7 +204,7 @@ def test_a_changed_case_is_stale_and_nothing_of_it_is_taken() -> None:
     record, present = recorded()
     present["fast/mission"] = dataclasses.replace(present["fast/mission"], code="changed")
     joined = freshness.join(record, present, set(), record.suite)
-    facts, outcomes, samples, stale = joined.facts, joined.outcomes, joined.samples, joined.stale
+    facts, outcomes, samples, stale = joined.facts, joined.outcomes, joined.raw_samples, joined.stale
     assert list(stale) == ["fast/mission"] and stale["fast/mission"] == CodeChanged("device")
     assert "fast/mission" not in {f.subject.case for f in facts}
     assert "fast/mission" not in {o.case for o in outcomes}
@@ -210,7 +216,7 @@ def test_what_the_present_run_measured_is_not_taken_over() -> None:
     record, present = recorded()
     measured = {("fast/mission", "check"), ("fast/mission", "bench")}
     joined = freshness.join(record, present, measured, record.suite)
-    facts, outcomes, samples = joined.facts, joined.outcomes, joined.samples
+    facts, outcomes, samples = joined.facts, joined.outcomes, joined.raw_samples
     measured_facts = [f for f in facts if f.subject.case == "fast/mission"]
     assert measured_facts and {f.source for f in measured_facts if f.name != "waves"} == {Source.NCU}
     assert {o.stage for o in outcomes if o.case == "fast/mission"} == {"profile"}
@@ -239,7 +245,13 @@ def test_nothing_fresh_has_no_origin() -> None:
     record, present = recorded()
     changed = {n: CaseKey("changed", "changed", "13.0.88", host="h") for n in present}
     joined = freshness.join(record, changed, set(), record.suite)
-    facts, outcomes, samples, stale, origin = joined.facts, joined.outcomes, joined.samples, joined.stale, joined.origin
+    facts, outcomes, samples, stale, origin = (
+        joined.facts,
+        joined.outcomes,
+        joined.raw_samples,
+        joined.stale,
+        joined.origin,
+    )
     assert not facts and not outcomes and not samples and origin is None
     assert set(stale) == set(present)
 

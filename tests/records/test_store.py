@@ -55,12 +55,12 @@ def test_a_record_is_read_back_as_it_was(run: Path) -> None:
     expected, result = full(), store.read(run)
     assert list(result.facts) == list(expected.facts)
     for field in dataclasses.fields(Record):
-        if field.name not in ("facts", "samples", "listings"):
+        if field.name not in ("facts", "raw_samples", "listings"):
             assert getattr(result, field.name) == getattr(expected, field.name), field.name
     assert tuple(result.listings) == expected.listings
-    assert result.samples.keys() == expected.samples.keys()
-    for name, series in expected.samples.items():
-        assert result.samples[name] == pytest.approx(series, abs=1e-4)
+    assert result.raw_samples.keys() == expected.raw_samples.keys()
+    for name, series in expected.raw_samples.items():
+        assert result.raw_samples[name] == pytest.approx(series, abs=1e-4)
 
 
 def test_the_same_record_gives_the_same_bytes(run: Path, tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ def test_facts_are_found_by_name_and_subject() -> None:
 
 
 def test_a_run_holds_no_number_that_json_lacks(tmp_path: Path) -> None:
-    for changes in ({"samples": {"fast/mission/isolated": (math.nan,)}}, {"command": math.inf}):
+    for changes in ({"raw_samples": {"fast/mission/isolated": (math.nan,)}}, {"command": math.inf}):
         with pytest.raises(ValueError):
             store.write(factory.bare_record(**changes), tmp_path)
 

@@ -31,7 +31,7 @@ def timed(record: Record, case: str, **us: float) -> Record:
     variant, _, shape = case.partition("/")
     facts = [f for mode in us for f in factory.timing_facts(variant, shape, mode, series_of_case[f"{case}/{mode}"])]
     return dataclasses.replace(
-        record, samples={**record.samples, **series_of_case}, facts=type(record.facts)([*record.facts, *facts])
+        record, raw_samples={**record.samples, **series_of_case}, facts=type(record.facts)([*record.facts, *facts])
     )
 
 

@@ -59,7 +59,7 @@ def write(
             base,
             id=run_of(night),
             facts=Facts(facts),
-            samples=samples,
+            raw_samples=samples,
             keys=keys,
             environment=replace(base.environment, **{**environment, **machine(night)}),
         )

@@ -158,7 +158,7 @@ def full() -> Record:
         facts=Facts(facts),
         artifacts=tuple(map(_failed, record.artifacts)),
         outcomes=tuple(map(_became, record.outcomes)),
-        samples={k: v for k, v in record.samples.items() if k.split("/")[0] not in gone},
+        raw_samples={k: v for k, v in record.samples.items() if k.split("/")[0] not in gone},
         stale={"split/long": CodeChanged("device")},
         joined=(Origin("20260101T000000Z-0001", factory.GPU, "sm_90a", "12 facts"),),
         roofs=(Roof("l2", 5500.0, "GB/s", "measured", "NVIDIA H200", note="read kernel"),),

@@ -32,7 +32,7 @@ def full() -> Record:
         keys={"fast/mission": CaseKey("a", "b", "13.0.88"), "cudnn/mission": CaseKey("", "", "", peer=True)},
         stale={"slow/mission": CodeChanged("device")},
         outcomes=tuple(o for o in made.outcomes if o.case != "slow/mission"),  # nothing stale was taken over
-        samples={key: times for key, times in made.samples.items() if not key.startswith("slow/mission/")},
+        raw_samples={key: times for key, times in made.samples.items() if not key.startswith("slow/mission/")},
         facts=Facts(f for f in made.facts if f.subject.case != "slow/mission" or f.source is not Source.EVENTS),
         joined=(Origin("20260101T000000Z-0000", "NVIDIA H200", "sm_90a", "3 facts"),),
         gpus=(

@@ -60,7 +60,7 @@ def record(
             facts += [*_facts(variant, shape, us), *factory.formula_facts(variant, shape)]
             samples[f"{variant}/{shape.name}/back_to_back"] = (us,) * 10
     outcomes = [factory.outcome(v, s.name, "bench") for s in chosen.shapes.values() for v in of(s.params)]
-    return factory.bare_record(chosen, facts, samples=samples, outcomes=tuple(outcomes), plans=())
+    return factory.bare_record(chosen, facts, raw_samples=samples, outcomes=tuple(outcomes), plans=())
 
 
 def _facts(variant: str, shape: Shape, us: float) -> list[Fact]:

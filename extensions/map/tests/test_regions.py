@@ -51,7 +51,7 @@ def test_a_limit_is_missed_only_if_the_times_tell() -> None:
         for name, times in made.samples.items()
     }
     (told,) = Regions(made).verdicts
-    (untold,) = (regions := Regions(replace(made, samples=noisy))).verdicts
+    (untold,) = (regions := Regions(replace(made, raw_samples=noisy))).verdicts
     assert told.status == "fail" and told.value == pytest.approx(1.1) and told.cause is None
     assert untold.status == "unmeasured" and untold.value == pytest.approx(1.1) and untold.cause is not None
     assert "at least 1.000 by the times" in untold.reason

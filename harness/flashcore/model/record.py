@@ -542,9 +542,10 @@ class Record:
     """Everything one invocation recorded: the only input of analysis, report and gate.
 
     ``keys`` maps a case (``variant/shape``) to its freshness key on :attr:`gpu_arch`. ``stale`` maps a case to why
-    recorded facts were not joined. ``samples`` maps ``case/mode`` to its bench samples (us) in the order of the rounds.
-    ``listings`` are of the kernels whose warps were sampled. ``reads`` are the files that Python read in the suite's
-    folder while cases were checked; older runs have none.
+    recorded facts were not joined. ``raw_samples`` maps ``case/mode`` to its bench samples (us) in the order of the
+    rounds, as they were measured: void ones too. Readers use :meth:`time` or :attr:`samples`. ``listings`` are of the
+    kernels whose warps were sampled. ``reads`` are the files that Python read in the suite's folder while cases were
+    checked; older runs have none.
     """
 
     id: str
@@ -559,12 +560,17 @@ class Record:
     keys: Mapping[str, CaseKey] = field(default_factory=dict)
     stale: Mapping[str, Stale] = field(default_factory=dict)
     joined: tuple[Origin, ...] = ()
-    samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    raw_samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     roofs: tuple[Roof, ...] = ()  # measured, copied from the roof record
     schema_version: int = SCHEMA_VERSION
     listings: Collection[Listing] = ()
     gpus: tuple[SharingGpu, ...] = ()  # those that shared the cases; empty for a single GPU
     reads: Reads = field(default_factory=dict)
+
+    @cached_property
+    def samples(self) -> Mapping[str, tuple[float, ...]]:
+        """The samples of times that are not void, by ``case/mode``."""
+        return _valid(self.raw_samples, self.facts, self.outcomes)
 
     @cached_property
     def _benched(self) -> Mapping[str, CaseOutcome]:
@@ -575,12 +581,12 @@ class Record:
         return {case: gpu.uuid for gpu in self.gpus for case in gpu.cases.get("bench", ())}
 
     def time(self, subject: Subject, mode: str) -> Time:
-        """The time of a case in a timing mode."""
+        """The time of a case in a timing mode. A void one is unmeasured, with its cause."""
         case, outcome = subject.case, self._benched.get(subject.case)
         median = self.facts.get(f"{mode}_p50", subject)
-        cause = median.cause if median else (outcome.cause if outcome else None) or NotTimed(mode)
-        if median is None or median.number is None:
-            return Time(subject, mode, cause=cause)
+        failure = outcome.cause if outcome and outcome.status == "failed" else None
+        if failure or median is None or median.number is None:
+            return Time(subject, mode, cause=failure or (median.cause if median else None) or NotTimed(mode))
         run = (outcome.origin if outcome else "") or self.id
         gpu = self._timed_on.get(case, "") if run == self.id else ""
         empty = self.facts.number(f"{mode}_launch_floor", subject)
@@ -618,6 +624,16 @@ class Record:
         return self.joined[0].arch if self.joined else None
 
 
+def _valid(
+    raw: Mapping[str, tuple[float, ...]], facts: Facts, outcomes: Iterable[CaseOutcome]
+) -> dict[str, tuple[float, ...]]:
+    """The samples without those of a case that bench failed, or of a time that is unmeasured."""
+    failed = {o.case for o in outcomes if o.stage == "bench" and o.status == "failed"}
+    modes = {key.rpartition("/")[2] for key in raw}
+    void = {f"{f.subject.case}/{mode}" for mode in modes for f in facts.named(f"{mode}_p50") if f.number is None}
+    return {key: times for key, times in raw.items() if key not in void and key.rpartition("/")[0] not in failed}
+
+
 @dataclass(frozen=True, slots=True)
 class Built:
     """The build of a suite's variants, which needs no GPU: artifacts, launch plans, static facts and outcomes."""
@@ -644,14 +660,19 @@ class Built:
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """The result of a GPU stage: facts, the outcome of each case, raw samples (us); ``ncu`` is ncu's version."""
+    """The result of a GPU stage: facts, each case's outcome, samples (us) as measured; ``ncu`` is ncu's version."""
 
     facts: tuple[Fact, ...] = ()
     outcomes: tuple[CaseOutcome, ...] = ()
-    samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    raw_samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     listings: tuple[Listing, ...] = ()
     ncu: str | None = None
     reads: Reads = field(default_factory=dict)
+
+    @property
+    def samples(self) -> Mapping[str, tuple[float, ...]]:
+        """The samples of times that are not void, by ``case/mode``."""
+        return _valid(self.raw_samples, Facts(self.facts), self.outcomes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -666,7 +687,7 @@ class Measured(StageResult):
         return Measured(
             (*self.facts, *result.facts),
             (*self.outcomes, *result.outcomes),
-            {**self.samples, **result.samples},
+            {**self.raw_samples, **result.raw_samples},
             (*self.listings, *result.listings),
             result.ncu or self.ncu,
             result.reads or self.reads,

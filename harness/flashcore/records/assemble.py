@@ -52,7 +52,7 @@ def record_of(
     arch = findings.environment.gpu_arch or (newest[0].gpu_arch if newest else None) or suite.usual_arch
     keys = freshness.case_keys(suite, findings.cases, built.artifacts, built.plans, arch, built.nvcc)
     facts = [*findings.formulas, *built.facts, *measured.facts]
-    outcomes, samples = list(measured.outcomes), dict(measured.samples)
+    outcomes, samples = list(measured.outcomes), dict(measured.raw_samples)
     done: set[tuple[str, str]] = {(o.case, o.stage) for o in outcomes if o.status in ("ok", "failed")}
     # Recorded results of a case that is now wrong are not joined.
     wrong = {o.case for o in outcomes if o.stage == "check" and o.status == "failed"}
@@ -77,7 +77,7 @@ def record_of(
         facts += joined.facts
         outcomes += joined.outcomes
         listings.append(joined.listings)
-        samples = {**joined.samples, **samples}
+        samples = {**joined.raw_samples, **samples}
         reads.append(joined.reads)
         done |= {(o.case, o.stage) for o in joined.outcomes}
         if joined.origin is not None:
@@ -97,7 +97,7 @@ def record_of(
         keys=keys,
         stale={c: why for c, why in stale.items() if c not in measured_cases},
         joined=tuple(origins),
-        samples=samples,
+        raw_samples=samples,
         listings=Lazy(lambda: chain.from_iterable(listings)),
         roofs=next((r.roofs for r in read if r.roofs), ()) if roofs is None else roofs,
         gpus=measured.gpus,

@@ -220,7 +220,7 @@ class Joined(NamedTuple):
 
     facts: list[Fact]
     outcomes: list[CaseOutcome]
-    samples: dict[str, tuple[float, ...]]
+    raw_samples: dict[str, tuple[float, ...]]
     stale: dict[str, Stale]
     origin: Origin | None
     listings: Lazy[Listing]
@@ -281,7 +281,7 @@ def join(
     return Joined(
         facts,
         outcomes,
-        samples={k: v for k, v in recorded.samples.items() if joins(k.rsplit("/", 1)[0], "bench")},
+        raw_samples={k: v for k, v in recorded.raw_samples.items() if joins(k.rsplit("/", 1)[0], "bench")},
         stale={c: reason for c, reason in stale.items() if reason and c not in here},
         origin=origin,
         listings=Lazy(lambda: (x for x in recorded.listings if x.subject.case in profiled)),

@@ -54,7 +54,7 @@ FACTS = "facts.json.gz"
 SAMPLES = "samples.json.gz"
 LISTINGS = "listings.json.gz"
 SUMS = "SHA256SUMS"
-_SEPARATE = ("facts", "samples", "listings")  # stored in separate files
+_SEPARATE = ("facts", "raw_samples", "listings")  # stored in separate files
 #: Header fields newer than the schema version, with their defaults: omitted if empty.
 _LATER: Mapping[str, Any] = {"gpus": (), "reads": {}}
 _CLOCK_SKEW = datetime.timedelta(days=1)
@@ -142,7 +142,7 @@ def write(record: Record, folder: Path) -> None:
     _pack(
         folder / FACTS, {"subjects": list(map(dataclasses.astuple, subjects)), "details": list(details), "facts": rows}
     )
-    _pack(folder / SAMPLES, {k: [round(x, 4) for x in v] for k, v in record.samples.items()})
+    _pack(folder / SAMPLES, {k: [round(x, 4) for x in v] for k, v in record.raw_samples.items()})
     if record.listings:
         _pack(folder / LISTINGS, _listed(record.listings))
     text = json.dumps(header, indent=1, ensure_ascii=False, allow_nan=False, default=_plain) + "\n"
@@ -222,7 +222,7 @@ def opened(folder: Traversable) -> Record:
     record = Record(
         **{name: getattr(checked, name) for name in type(checked).model_fields},
         facts=Facts(Lazy(lambda: _read_facts(folder, record))),
-        samples={k: tuple(v) for k, v in samples.items()},
+        raw_samples={k: tuple(v) for k, v in samples.items()},
         listings=Lazy(lambda: _read_listings(folder / LISTINGS)),
     )
     _refuse(folder, itertools.chain(_misdated(record, created, folder.name), soundness.mistakes(record)))

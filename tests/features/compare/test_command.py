@@ -104,7 +104,7 @@ def test_the_json_has_the_values_of_the_table() -> None:
         one = factory.record(environment=factory.environment(gpu=gpu))
         facts = [*one.facts, factory.fact("registers", registers, "fast", arch="sm_90a", kernel="k")]
         samples = {"fast/mission/isolated": (2.0, 2.1, 2.2)}
-        return replace(one, id=run, facts=Facts(facts), samples=samples)
+        return replace(one, id=run, facts=Facts(facts), raw_samples=samples)
 
     a, b = record("one", 90, "NVIDIA H200"), record("two", 80, "NVIDIA H200")
     parsed = json.loads(command.as_json(a, b))

@@ -84,7 +84,7 @@ def test_every_pairs_ratio_and_interval_are_those_of_the_samples(tmp_path: Path)
 def test_rounds_that_only_one_saw_do_not_count(tmp_path: Path) -> None:
     record = full()
     key = "split/mission/isolated"
-    longer = dataclasses.replace(record, samples={**record.samples, key: (*record.samples[key], *[99.0] * 200)})
+    longer = dataclasses.replace(record, raw_samples={**record.samples, key: (*record.samples[key], *[99.0] * 200)})
     longer = dataclasses.replace(
         longer, facts=type(record.facts)([*record.facts, factory.fact("isolated_p50", 99.0, "split", shape="mission")])
     )

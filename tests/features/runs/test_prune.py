@@ -33,7 +33,7 @@ def profiles(tmp_path: Path) -> Path:
     checked = factory.outcome("fast", "mission", "check")
     for i, name in enumerate(OLD):
         one = factory.record(environment=factory.environment(gpu="NVIDIA H200" if i < 2 else None))
-        record: Record = dataclasses.replace(one, id=name, samples={}, facts=Facts(), outcomes=(checked,))
+        record: Record = dataclasses.replace(one, id=name, raw_samples={}, facts=Facts(), outcomes=(checked,))
         (folder / name).mkdir(parents=True)
         store.write(record, folder / name)
     return folder

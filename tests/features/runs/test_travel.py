@@ -67,7 +67,7 @@ class Runner:
             facts=Facts([*made.facts, *facts]),
             outcomes=outcomes,
             stale={},
-            samples={"warp/main/isolated": (us,)},
+            raw_samples={"warp/main/isolated": (us,)},
         )
         folder = store.begin(there, run_id)
         store.write(record, folder)

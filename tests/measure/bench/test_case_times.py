@@ -21,7 +21,7 @@ from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Limits
 from flashcore.model.catalogue import FACTS
-from flashcore.model.causes import FirstRound, NoInterval, NotRanked
+from flashcore.model.causes import FirstRound, NoInterval, NotRanked, OtherProcesses
 from flashcore.model.record import CaseOutcome, Facts, Source, StageResult, Subject
 from flashcore.model.suite import REGIMES, Regime
 from tests import factory, stages
@@ -236,6 +236,23 @@ def test_two_ways_to_time_a_call_must_agree(p50: float, single: float, agree: bo
         (fact,) = facts.named(name)
         assert (fact.value is not None) == agree and ("two clocks disagree" in fact.note) != agree
     assert facts.named("back_to_back_p50")[0].value == 7.0
+
+
+@pytest.mark.parametrize("void", ["doubt", "void"])
+def test_samples_of_void_times_are_kept_as_measured(void: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cause = OtherProcesses(2)
+    monkeypatch.setattr(case_times.Measured, void, lambda one, *_: cause if one.case.variant == "right" else None)
+    settings = Bench(samples=12, max_samples=20, modes=("isolated",), limits=Limits(time_limit=60.0))
+    context = stages.context(tmp_path, "right", bench=settings)
+    result = case_times.run(context, [case("right"), case("slower")], tmp_path)
+    assert {key: len(times) for key, times in result.raw_samples.items()} == {
+        "right/small/isolated": 20, "slower/small/isolated": 20
+    }  # fmt: skip
+    assert result.samples.keys() == {"slower/small/isolated"}
+    causes = [o.cause for o in result.outcomes if o.variant == "right"] + [
+        f.cause for f in result.facts if (f.subject.variant, f.name) == ("right", "isolated_p50")
+    ]
+    assert cause in causes and Facts(result.facts).number("isolated_p50", Subject("right", shape="small")) is None
 
 
 def test_what_was_not_measured_says_so(stage: tuple[StageResult, list[str]]) -> None:

@@ -319,9 +319,9 @@ def _of_build(result: StageResult, *cases: Case) -> StageResult:
             if f.subject.variant in names
         ),
         outcomes=tuple(replace(o, variant=names[o.variant]) for o in result.outcomes if o.variant in names),
-        samples={
+        raw_samples={
             f"{names[variant]}/{rest}": times
-            for key, times in result.samples.items()
+            for key, times in result.raw_samples.items()
             for variant, _, rest in [key.partition("/")]
             if variant in names
         },

@@ -61,7 +61,7 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
     return StageResult(
         (*(f for f in result.facts if f.subject.shape not in throttled), *repeated.facts),
         (*(o for o in result.outcomes if o.shape not in throttled), *repeated.outcomes),
-        {k: v for k, v in result.samples.items() if k.split("/")[1] not in throttled} | dict(repeated.samples),
+        {k: v for k, v in result.raw_samples.items() if k.split("/")[1] not in throttled} | dict(repeated.raw_samples),
     )
 
 

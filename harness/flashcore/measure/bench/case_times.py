@@ -102,6 +102,7 @@ def run(context: Context, cases: Sequence[Case], folder: Path) -> StageResult:
     groups = grouped((case.name if context.settings.isolate else case.shape, case) for case in cases)
     gpu = context.gpu.name if context.gpu else None
     settled: dict[str, Measured | CaseOutcome] = {}
+    samples: dict[str, tuple[float, ...]] = {}
     left: Mapping[str, Sequence[Case]] = groups
     for attempt in itertools.count(1):
         tasks: list[Task] = []
@@ -128,6 +129,7 @@ def run(context: Context, cases: Sequence[Case], folder: Path) -> StageResult:
         for result in context.workers.run(tasks, program(context), folder, tell):
             try:
                 settled |= settle(result, left[result.name])
+                samples |= _samples(result, left[result.name])
             except RecordError as error:  # from an unfinished run: the next attempt times its cases
                 reason = str(error).partition("\n")[0]
                 context.say(f"bench: {result.name}: {reason}: its {len(left[result.name])} cases are timed again")
@@ -142,12 +144,6 @@ def run(context: Context, cases: Sequence[Case], folder: Path) -> StageResult:
     facts: list[Fact] = []
     for timed in grouped((one.case.shape, one) for one in measured.values()).values():
         facts += _group_facts(timed, context.suite.baseline)
-    samples = {
-        f"{name}/{mode}": tuple(values)
-        for name, one in measured.items()
-        for mode, values in one.times.samples.items()
-        if not one.doubt(mode)
-    }
     outcomes = [one.outcome if isinstance(one := settled[c.name], Measured) else one for c in cases]
     return StageResult(tuple(facts), tuple(outcomes), samples)
 
@@ -230,10 +226,23 @@ def settle(result: Result, cases: Sequence[Case]) -> dict[str, Measured | CaseOu
     for case in cases:
         if times := shape.variants.get(case.variant):
             one = Measured(case, times, shape)
-            settled[case.name] = lost(case, void, times.seconds) if (void := one.void()) else one
+            void = shape.failed.get(case.variant) or one.void()
+            settled[case.name] = lost(case, void, times.seconds) if void else one
         else:
             settled[case.name] = lost(case, shape.failed.get(case.variant, NotTimed()), 0.0)
     return settled
+
+
+def _samples(result: Result, cases: Sequence[Case]) -> dict[str, tuple[float, ...]]:
+    """All samples of the cases by ``case/mode``, void ones too: readers of a record tell them apart by its facts."""
+    times = ShapeTimes.from_json(result.data).variants if result.data is not None else {}
+    return {
+        f"{case.name}/{mode}": tuple(values)
+        for case in cases
+        if case.variant in times
+        for mode, values in times[case.variant].samples.items()
+        if values
+    }
 
 
 # --- facts --------------------------------------------------------------------------------------

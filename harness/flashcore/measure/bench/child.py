@@ -103,7 +103,6 @@ def _timed(task: Task, log: Journal, choose: Choose | None) -> ShapeTimes:
         kernel_clock = _kernel_clock(proof.caller, sets.inputs[0], proof.timed)
         if void := proof.void(timer.doubt):
             failed[variant] = void
-            continue
         variants[variant] = CaseTimes(
             samples=_series(samples, variant),
             calls=_series(calls, variant),

@@ -46,7 +46,7 @@ class ShapeTimes:
 
     Args:
         variants: variant → its times.
-        failed: variant → why it has no times.
+        failed: variant → why it has no times, or void ones.
         empty: times of an empty launch, timed in the same rounds.
         clock: the source of the times.
         doubt: uncertainty of a single call's time, us.
