@@ -13,8 +13,6 @@ from flashcore.errors import CapabilityError, UsageError
 from flashcore.explain import diff, limiter, roofline
 from flashcore.explain.predictions import Readings
 from flashcore.features.compare import differences
-from flashcore.gate import judge
-from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import CodeChanged
 from flashcore.model.record import Fact, Facts, Record, Subject
 from tests import factory
@@ -86,21 +84,6 @@ def test_categories_stand_in_the_order_of_the_record(record: Record) -> None:
 
 
 # --- table --------------------------------------------------------------------------------------
-
-
-def test_a_table_has_a_row_per_variant_and_names_units(record: Record) -> None:
-    table = frames.table(record, "mission")
-    assert list(table.index) == list(record.suite.variants)
-    assert table.index.name == "variant"
-    assert {"isolated_p50 [us]", "tensor_active [pct]", "smem [B]", "tflops [TFLOP/s]", "registers", "gap"} <= {*table}
-    assert table["role"].tolist() == ["baseline", "variant", "variant", "peer"]
-    assert table["parent"].fillna("").tolist() == ["", "slow", "fast", ""]
-    readings = Readings(record)
-    for name in frames.LADDER:
-        values = [readings.of(name, v, "mission").value for v in record.suite.variants]
-        column = table[name if FACTS[name].unit == "1" else f"{name} [{FACTS[name].unit}]"]
-        assert column.dtype == "float64"
-        assert [None if math.isnan(x) else x for x in column] == values, name
 
 
 def test_what_a_table_lacks_is_missing_never_zero(record: Record) -> None:
@@ -190,16 +173,6 @@ def test_time_changes_hold_the_ratio_and_its_interval_or_why_there_is_none(recor
     assert alternate["no_interval"] == ""
 
 
-def test_verdicts_come_with_status_and_value(record: Record) -> None:
-    result = judge.judge(record).verdicts
-    frame = frames.frame(judge.Verdict, result)
-    assert frame["status"].tolist() == [v.status for v in result]
-    limits = frame[frame["fact"] == "registers"]
-    assert set(limits["status"]) == {"fail"} and set(limits["value"]) == {96.0} and set(limits["limit"]) == {"≤ 90"}
-    assert frame[frame["fact"] == "builds"]["value"].isna().all()
-    assert frame["required"].tolist() == [v.required for v in result]
-
-
 def test_points_hold_what_a_roofline_shows(record: Record) -> None:
     result = roofline.points(record)
     frame = frames.frame(roofline.Point, result)
@@ -207,16 +180,6 @@ def test_points_hold_what_a_roofline_shows(record: Record) -> None:
         assert frame[name].tolist() == [getattr(p, name) for p in result], name
     assert frame["ceiling_tflops"].tolist() == [p.ceiling.tflops for p in result]
     assert frame["measured_ceiling_tflops"].isna().all()  # no roof was measured
-
-
-def test_bounds_are_the_resources_of_each_case(record: Record) -> None:
-    cases = roofline.case_bounds(record)
-    frame = frames.bounds(record)
-    assert list(zip(*frame.index.to_frame().to_numpy().T, frame["resource"], strict=True)) == [
-        (c.subject.variant, c.subject.shape, b.resource) for c in cases for b in c.bounds
-    ]
-    unknown = frame["us"].isna()
-    assert (frame["note"] != "")[unknown].all() and frame["us"][~unknown].gt(0).all()
 
 
 def test_limiters_are_the_ranked_ones_of_each_case_with_evidence(record: Record) -> None:

@@ -4,7 +4,6 @@ import csv
 import dataclasses
 import io
 import json
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashcore.cli import facts
-from flashcore.frames import EXPORT
 from flashcore.model.record import Fact, Facts, Source, Subject, Value
 from tests import factory
 
@@ -69,16 +67,6 @@ def test_any_fact_survives_both_formats(results: list[Fact]) -> None:
     record = replace(factory.bare_record(), facts=Facts(results))
     assert typed(from_csv(facts.as_csv(record))) == typed(results)
     assert typed(from_json(facts.as_json(record))) == typed(results)
-
-
-def test_pandas_reads_the_csv() -> None:
-    import pandas as pd
-
-    record = factory.record()
-    frame = pd.read_csv(io.StringIO(facts.as_csv(record)), dtype={"value": "str"}, low_memory=False)
-    assert list(frame.columns) == list(EXPORT)
-    numbers = pd.to_numeric(frame[frame["type"].isin(["int", "float"])]["value"])
-    assert math.isclose(numbers.sum(), sum(f.number for f in record.facts if f.number is not None))
 
 
 def test_no_cell_of_the_csv_is_a_formula() -> None:

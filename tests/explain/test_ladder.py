@@ -47,7 +47,6 @@ def counters(before: Mapping[str, float], after: Mapping[str, float]) -> list[Fa
 
 STALLS = {"stall_share_barrier": 41.0}
 BARRIERS = {"barriers_per_block": 16}
-NO_BARRIERS = {"barriers_per_block": 0}
 MORE_BARRIERS = {"barriers_per_block": 48}
 FEW = {"bank_conflicts": 3, "barriers_per_block": 16, "instructions": 40_000, "spill_instructions": 40}
 NONE = {"bank_conflicts": 0, "barriers_per_block": 4, "instructions": 20_000, "spill_instructions": 0}
