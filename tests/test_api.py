@@ -178,12 +178,6 @@ def test_what_is_required_but_unmeasured_exits_3() -> None:
     assert fc.judge(run, require="counters").exit_code is Exit.UNMEASURED
 
 
-def test_a_run_gives_its_roofline() -> None:
-    points = fc.roofline(fc.Run(factory.without(factory.record(), "l2_bytes", variant="fast")))
-    assert set(points.loc["slow"]["level"]) == {"dram", "l2", "l1"}
-    assert set(points.loc["fast"]["level"]) == {"dram", "l1"}
-
-
 def test_a_wrong_argument_is_a_usage_error_with_a_hint(profiles: Path) -> None:
     run = fc.read_run(LATER, profiles)
     with pytest.raises(UsageError, match=r"require='statik': expected one of static.*did you mean static"):
