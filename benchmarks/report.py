@@ -19,9 +19,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from benchmarks import raw
+from flashcore import report
 from flashcore.errors import UsageError
 from flashcore.gate import judge
 from flashcore.model.record import Record, Subject
@@ -220,10 +220,7 @@ def verdicts_page(record: Record, folder: Path) -> Path:
                             status="fail" if i % 97 == 0 else "pass", subject=Subject(f"v{v}", shape=f"s{s}"))
         for i, (b, v, s) in enumerate(itertools.product(range(10), range(40), range(MANY // 400)))
     ]  # fmt: skip
-    with mock.patch(
-        "flashcore.report.view.judge.judge", return_value=dataclasses.replace(judged, verdicts=tuple(many))
-    ):
-        rendered(record, folder)
+    report.render(record, dataclasses.replace(judged, verdicts=tuple(many)), folder)
     return folder / "guardrails.html"
 
 

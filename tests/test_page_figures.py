@@ -16,7 +16,7 @@ import json
 import math
 import random
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
@@ -291,6 +291,10 @@ class Trace:
             shown = of(v, percent(room or 0), f"{min(99, int(100 * (v.progress or 0)))} 100")
             for key in ((v.subject.variant, v.fact), v.subject.variant, v.budget, v.fact):
                 self.verdicts[key] |= shown
+        alike = Counter((v.budget, v.status, v.value, v.reason) for v in judgement.limits)
+        alike += Counter((v.budget, v.status, v.value, "") for v in judgement.limits if v.reason)
+        for (budget, *_), count in alike.items():
+            self.verdicts[f"limits of {budget}"] |= of(f"{count:,}", count)
         for use in judgement.waivers:
             self.verdicts[use.waiver.budget] |= of(use)
 
@@ -422,6 +426,9 @@ RULES: dict[str, Callable[[Trace, Item], set[str]]] = {
     "verdict": lambda t, i: t.fact(i.row[0][1], i.row[1], i.row[3] or "") | t.verdicts[i.row[1], i.row[0][1]],
     "From ": Trace.sampled,
     **dict.fromkeys(("Predicted and", "Counters that", "Accepted misses"), Trace.usual),
+    "Limits with": lambda t, i: set[str]().union(
+        *(t.verdicts[key] for x in (*i.row[:2], i.texts[0]) for key in (x, f"limits of {x}"))
+    ),
     "Worst result": lambda t, i: t.verdicts["".join(i.row[:1]), i.column.replace(" ", "_")],
     "roof": lambda t, i: t.roofs.union(*(t.case(v, s.name) for v in t.variants for s in t.same[i.shape])),
 }

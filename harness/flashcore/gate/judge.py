@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
 from typing import Literal
@@ -110,6 +110,7 @@ class Judgement:
         left_out: the number of (variant, arch or shape) pairs that are declared unsupported.
         relaxed: rules of the manifest that are looser than the defaults, with their reasons.
         trouble: why static facts cannot be checked on this machine; never a regression.
+        before: the baseline's values, by the name and the subject of the fact.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -120,6 +121,7 @@ class Judgement:
     exit_code: Exit
     relaxed: tuple[str, ...] = ()
     trouble: tuple[str, ...] = ()
+    before: Mapping[tuple[str, Subject], float] = field(default_factory=dict)
 
     @property
     def limits(self) -> tuple[Verdict, ...]:
@@ -204,6 +206,7 @@ def judge(
         _exit(verdicts, trouble),
         comparison.relaxed,
         trouble,
+        comparison.before,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 
 from flashcore.gate.baseline import (
@@ -45,11 +45,13 @@ class Comparison:
         expectations: each fact of the baseline as a budget, with the present facts.
         notes: renamed kernels, new facts, removed variants.
         relaxed: the manifest's rules that are looser than the defaults, in words.
+        before: the baseline's value of each present fact, by name and subject.
     """
 
     expectations: tuple[tuple[Budget, Sequence[Expectation]], ...] = ()
     notes: tuple[str, ...] = ()
     relaxed: tuple[str, ...] = ()
+    before: Mapping[tuple[str, Subject], float] = field(default_factory=dict)
 
 
 def another_compiler(record: Record, old: Baseline) -> dict[str, str]:
@@ -83,6 +85,7 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
     )
     old_names = renames(old, now)
     lines = matched(old.values, facts, old_names)
+    before = {(key.fact, facts[key].subject): old.values[line] for key, line in lines.items()}
     facts_by_line = grouped((line, facts[key]) for key, line in lines.items())
     new_names = {old_kernel: kernel for kernel, old_kernel in old_names.items()}
     built = {(a.variant, a.arch): a.status for a in record.artifacts}
@@ -126,7 +129,7 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
     notes += [f"{name}: no longer in the suite, {n} facts of the baseline skipped" for name, n in removed.items()]
     notes += _unlisted(old, facts, lines, old_names)
     notes += _changed(old, now, old_names)
-    return Comparison(tuple(expectations), tuple(notes), tuple(_relaxed(suite.gate.rules, today)))
+    return Comparison(tuple(expectations), tuple(notes), tuple(_relaxed(suite.gate.rules, today)), before)
 
 
 def limit_of(old: Baseline, key: Key, value: float, rules: Iterable[GateRule], subject: Subject) -> Budget | None:

@@ -1,7 +1,7 @@
-"""The guardrails page: a matrix of variants and facts, all verdicts, waivers with their reasons, progress of goals.
+"""The guardrails page: limits by budget and value, a matrix of variants and facts, all verdicts, waivers with their
+reasons, progress of goals.
 
-The page contains all verdicts as data, of which a script shows the rows in view. Only verdicts that make the gate fail
-are also HTML.
+The page contains all verdicts as data, of which a script shows the rows in view.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,8 +24,10 @@ from flashcore.report.view import GUARDRAILS, Book, Page, variant_cell
 #: States in order of importance. A limit at risk passes.
 RANK = {"fail": 0, "at_risk": 1, "waived": 2, "unmeasured": 3, "open": 4, "pass": 5}
 WAIVER_MARKS = {"holds": "waived", "exceeded": "fail", "expired": "fail", "not needed": "open"}
-#: A passing limit with less relative headroom is at risk. Without a defined headroom, a limit is never at risk.
+#: A passing limit with less relative headroom may be at risk; see :func:`at_risk`.
 AT_RISK = 0.05
+#: Rows of limits by budget and value; the data contain all of them.
+MOST_GROUPS = 300
 #: Variants in the matrix; the data contain all of them.
 MOST_VARIANTS = 150
 
@@ -50,6 +52,7 @@ class Guardrails:
 
     book: Book
     tiers = TIERS
+    most_groups = MOST_GROUPS
 
     @property
     def matrix(self) -> Matrix:
@@ -78,8 +81,7 @@ class Guardrails:
 
     def state(self, v: Verdict) -> str:
         """The verdict's status, or ``at_risk``."""
-        risky = v.status == "pass" and v.severity == "limit" and at_risk(self._headroom(v))
-        return "at_risk" if risky else v.status
+        return "at_risk" if at_risk(self.book, v) else v.status
 
     @property
     def counts(self) -> Counter[str]:
@@ -97,23 +99,37 @@ class Guardrails:
         return variant_cell(name) if name in self.book.record.suite.variants else Cell(name)
 
     @cached_property
-    def blocking(self) -> list[Verdict]:
-        """The verdicts that make the gate fail, worst first."""
-        return sorted((*self.book.judgement.failed, *self.book.judgement.gaps), key=self._order)
+    def groups(self) -> list[list[Verdict]]:
+        """The limits of one state, budget and value; the gate's failures first. Those without a number are told apart
+        by their reason."""
+        ordered = sorted(self.book.judgement.limits, key=self._order)
+        same = grouped(
+            ((self.state(v), v.required, v.budget, v.value if _is_number(v) else v.reason), v) for v in ordered
+        )
+        return list(same.values())
 
-    def row(self, v: Verdict) -> list[Cell]:
-        """A verdict's row for readers without scripts."""
-        s, reason = v.subject, v.reason or v.source
+    def row(self, same: Sequence[Verdict]) -> list[Cell]:
+        """The row of limits with one budget and value: ``68 cases``, ``137,600 of 166,912 B``."""
+        v, names = same[0], list(dict.fromkeys(v.subject.variant for v in same))
+        reason = v.reason or v.source
+        state = self.state(v).replace("_", " ") + " required" * (v.status == "unmeasured" and v.required)
+        more = f" and {len(names) - 3} more" if names[3:] else ""
         return [
-            Cell(self.state(v).replace("_", " "), mark=self.state(v)),
+            Cell(state, mark=self.state(v)),
             Cell(v.budget, title=f"on the fact {v.fact}\n{v.source}"),
-            self._variant(s.variant),
-            *(Cell(text or "–") for text in (s.arch, s.shape, s.kernel)),
-            value_cell(v),
-            Cell(v.limit, title=f"{v.source}\ntier {v.tier}"),
+            Cell(cases(len(same)), title="\n".join(str(v.subject) for v in same[:20]), sort=len(same), kind="number"),
+            replace(value_cell(v), text=self._used(v), unit="") if v.value is not None else value_cell(v),
             Cell(self._percent(v) or "–", kind="number"),
-            Cell(reason.strip().splitlines()[0], title=reason),
+            Cell(", ".join(names[:3]) + more, title="\n".join(names), kind="wrap"),
+            Cell(reason.strip().splitlines()[0], title=reason, kind="wrap"),
         ]
+
+    def _used(self, v: Verdict) -> str:
+        """``137,600 of 166,912 B``; a limit that is no largest value follows as text."""
+        budget = self.book.budgets.get(v.budget)
+        if budget and budget.maximum is not None and budget.minimum is None and _is_number(v):
+            return f"{number(v.value)} of {number(budget.maximum, v.unit)}"
+        return f"{number(v.value, v.unit)}, limit {v.limit}"
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -178,9 +194,24 @@ def value_cell(v: Verdict) -> Cell:
     return Cell(text, unit, title, sort, "number")
 
 
-def at_risk(room: float | None) -> bool:
-    """Whether a passing limit with this headroom is at risk."""
-    return room is not None and room < AT_RISK
+def at_risk(book: Book, v: Verdict) -> bool:
+    """Whether a limit passes with little headroom that may be gone in the next run: it shrank since the baseline, or
+    the value is measured, so it varies. An exact value that did not change is not at risk, however close it is."""
+    budget = book.budgets.get(v.budget)
+    room = headroom(budget, v.value)
+    if v.status != "pass" or v.severity != "limit" or room is None or room >= AT_RISK:
+        return False
+    before = headroom(budget, book.judgement.before.get((v.fact, v.subject)))
+    return v.tier != "static" or (before is not None and room < before)
+
+
+def cases(count: int) -> str:
+    """``68 cases``."""
+    return f"{count:,} case{'s' if count != 1 else ''}"
+
+
+def _is_number(v: Verdict) -> bool:
+    return isinstance(v.value, (int, float)) and not isinstance(v.value, bool)
 
 
 def by_room(book: Book, status: Status) -> list[tuple[float | None, Verdict]]:

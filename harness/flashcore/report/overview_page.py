@@ -203,7 +203,7 @@ class Overview:
     def at_risk(self) -> list[tuple[str, Verdict]]:
         """The limits at risk with their headroom, ascending."""
         rooms = by_room(self.book, "pass")
-        return [(percent(room or 0.0), v) for room, v in rooms if at_risk(room)]
+        return [(percent(room or 0.0), v) for room, v in rooms if at_risk(self.book, v)]
 
     def worst(self, winner: str) -> list[tuple[str, Verdict, int]]:
         """Each failed budget, or if none failed, each budget at risk, the winner's first: headroom, worst limit, number
