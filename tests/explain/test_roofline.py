@@ -325,7 +325,7 @@ def test_at_the_power_limit_only_the_highest_clock_makes_a_time_impossible(
     )
     (result,) = [c for c in case_bounds(record) if str(c.subject) == "fast/mission"]
     gap = result.gap("isolated_p50")
-    assert gap and gap.own.us == pytest.approx(floor_us, rel=0.01)
+    assert gap and gap.largest.us == pytest.approx(floor_us, rel=0.01)
     assert gap.is_impossible is impossible
 
 
@@ -338,7 +338,7 @@ def test_at_the_power_limit_memory_is_no_faster() -> None:
     )
     (result,) = [c for c in case_bounds(record) if str(c.subject) == "fast/mission"]
     cold, warm = result.gap("cold_p50"), result.gap("isolated_p50")
-    assert cold and warm and cold.own.us == warm.own.us == pytest.approx(floor_us, rel=0.01)
+    assert cold and warm and cold.largest.us == warm.largest.us == pytest.approx(floor_us, rel=0.01)
     assert cold.least_us == pytest.approx(0.9 * floor_us)
     assert warm.least_us == pytest.approx(floor_us * 1320 / 1980, rel=0.01), "its data is in L2"
 
@@ -347,13 +347,13 @@ def test_warm_data_in_l2_has_no_dram_floor() -> None:
     formulas = [case("formula_flop", 1e6), case("formula_exp", 1), case("formula_bytes", 4.8e7)]
     (result,) = [c for c in case_bounds(factory.record(facts=formulas)) if str(c.subject) == "fast/mission"]
     gaps = {g.time: g for g in result.gaps}
-    assert gaps["cold_p50"].own.resource == "dram"
-    assert gaps["cold_p50"].own.us == pytest.approx(10.0)
-    assert gaps["isolated_p50"].own.resource == "fp16_tensor"
+    assert gaps["cold_p50"].largest.resource == "dram"
+    assert gaps["cold_p50"].largest.us == pytest.approx(10.0)
+    assert gaps["isolated_p50"].largest.resource == "fp16_tensor"
     assert "L2" in gaps["isolated_p50"].note
     large = [*formulas[:2], case("formula_bytes", 4.8e8)]
     (result,) = [c for c in case_bounds(factory.record(facts=large)) if str(c.subject) == "fast/mission"]
-    assert {g.own.resource for g in result.gaps} == {"dram"}
+    assert {g.largest.resource for g in result.gaps} == {"dram"}
 
 
 def test_a_problem_has_one_floor_whatever_the_variant() -> None:

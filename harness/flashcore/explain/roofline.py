@@ -415,14 +415,14 @@ class Gap:
 
     Args:
         floor: the same for all variants of the problem on one GPU (:func:`_floors`).
-        own: the largest bound of the variant itself, by its compute roof and its launches.
-        least_us: ``own`` at the highest SM clock that the call may have had.
+        largest: the largest bound of the variant itself, by its compute roof and its launches.
+        least_us: ``largest`` at the highest SM clock that the call may have had.
     """
 
     time: str
     time_us: float
     floor: Bound
-    own: Bound
+    largest: Bound
     least_us: float
     note: str = ""
 
@@ -505,11 +505,11 @@ _Question = tuple[object, ...]
 
 
 class _Case(NamedTuple):
-    """A case with formulas: its own bounds, those of a variant with one launch, and the clock while it was timed."""
+    """A case with formulas: its bounds, those of a variant with one launch, and the clock while it was timed."""
 
     subject: Subject
     question: _Question
-    own: tuple[Bound, ...]
+    bounds: tuple[Bound, ...]
     single: tuple[Bound, ...]
     resident: bool
     clock_mhz: float | None
@@ -531,12 +531,12 @@ def _floors(record: Record, cases: Sequence[_Case]) -> dict[tuple[_Question, str
                 if (bound := floor(case.single, ("dram",) if mode not in ("", "cold") and case.resident else ()))
             ]
             empty = [us for case in alike if mode and (us := record.facts.number(f"{mode}_launch_floor", case.subject))]
-            found = min(lowest, key=lambda b: b.us or 0.0, default=None)
-            if found and empty and min(empty) > (found.us or 0.0):
+            least = min(lowest, key=lambda b: b.us or 0.0, default=None)
+            if least and empty and min(empty) > (least.us or 0.0):
                 note = f"the shortest empty launch of the run, {mode.replace('_', ' ')}"
-                found = Bound("launch", 1.0, "launches", None, min(empty), note)
-            if found:
-                floors[question, mode] = found
+                least = Bound("launch", 1.0, "launches", None, min(empty), note)
+            if least:
+                floors[question, mode] = least
     return floors
 
 
@@ -559,12 +559,13 @@ def case_bounds(record: Record) -> list[CaseBounds]:
         for mode in REGIMES if case.subject.case not in record.stale else ():
             warm = mode != "cold" and case.resident
             without = ("dram",) if warm else ()
-            own, lowest, time = floor(case.own, without), floors.get((case.question, mode)), number(f"{mode}_p50")
-            if time is not None and own and own.us and lowest:
+            largest, lowest = floor(case.bounds, without), floors.get((case.question, mode))
+            time = number(f"{mode}_p50")
+            if time is not None and largest and largest.us and lowest:
                 note = "its data fits into L2: no DRAM bound" if warm else ""
-                least = max(_at(highest, bound) for bound in case.own if bound.us and bound.resource not in without)
-                gaps.append(Gap(f"{mode}_p50", time, lowest, own, least, note))
-        results.append(CaseBounds(case.subject, case.own, floors.get((case.question, "")), tuple(gaps)))
+                least = max(_at(highest, bound) for bound in case.bounds if bound.us and bound.resource not in without)
+                gaps.append(Gap(f"{mode}_p50", time, lowest, largest, least, note))
+        results.append(CaseBounds(case.subject, case.bounds, floors.get((case.question, "")), tuple(gaps)))
     return results
 
 
@@ -583,7 +584,7 @@ def _cases(record: Record, device: Device | None) -> Iterator[_Case]:
         if clock not in by_clock:
             by_clock[clock] = roofs(device, clock)
         ceilings = (*by_clock[clock], *measured(subject))
-        own, single = (bounds(work, variant.roof, ceilings, launches=n) for n in (launches, 1))
+        case, single = (bounds(work, variant.roof, ceilings, launches=n) for n in (launches, 1))
         params = sorted(shape.params.items()) if shape else [("", subject.shape)]
         resident = fits_l2(record, work.get("bytes"))
-        yield _Case(subject, (variant.problem, *params), own, single, resident, clock)
+        yield _Case(subject, (variant.problem, *params), case, single, resident, clock)

@@ -323,8 +323,8 @@ class _Gate:
         for bounds in case_bounds(self.record) if failures else ():
             for gap in bounds.gaps:
                 # Launches can overlap back to back, so bench compares those times with an empty launch.
-                if bounds.subject in failures and gap.own.resource != "launch" and gap.is_impossible:
-                    void = BelowFloor(gap.time, gap.time_us, gap.own.resource, gap.least_us)
+                if bounds.subject in failures and gap.largest.resource != "launch" and gap.is_impossible:
+                    void = BelowFloor(gap.time, gap.time_us, gap.largest.resource, gap.least_us)
                     failures[bounds.subject].append(f"bench: {text(void)}")
         imported = {v.name: bool(v.imported) for v in self.expansion.variants}
         for subject, failed in failures.items():
