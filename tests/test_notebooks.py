@@ -1,6 +1,6 @@
 """The notebooks in ``examples/`` run from top to bottom on the published runs.
 
-Those with plots are committed without output. The short ones have theirs: ``FLASHCORE_GOLDEN=write`` writes it anew.
+Those with plots are committed without output. The short ones have theirs: ``FLASHCORE_CONTRACT=write`` writes it anew.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def test_a_short_notebook_prints_what_it_holds(path: Path, monkeypatch: pytest.M
     lines = printed.getvalue().splitlines(keepends=True)
     code["outputs"] = [{"name": "stdout", "output_type": "stream", "text": lines}]
     executed = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
-    if os.environ.get("FLASHCORE_GOLDEN") == "write":
+    if os.environ.get("FLASHCORE_CONTRACT") == "write":
         path.write_text(executed, encoding="utf-8")
     assert lines and len(code["source"]) + len(lines) <= 30
-    assert executed == text, "hint: FLASHCORE_GOLDEN=write pytest tests/test_notebooks.py"
+    assert executed == text, "hint: FLASHCORE_CONTRACT=write pytest tests/test_notebooks.py"

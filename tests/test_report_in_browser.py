@@ -712,8 +712,8 @@ def test_another_run_is_chosen_by_its_id(chromium: Browser, tmp_path: Path) -> N
     with chromium.page(tmp_path / "r" / "compare.html", "?focus=fast") as shown:
         assert shown.js("comparison.form.elements.against.value") == "fast@20260101T000000Z-0000"
         heading = shown.js("document.querySelector('h1').innerText.replaceAll('\u00a0', ' ')")
-        assert "fast has 1.00 × the speed of fast (0000), isolated, 95 % [" in heading
-        assert heading.endswith("]; times of two runs are not judged.")
+        assert "fast has 1.00 × the speed of fast (0000), isolated, no interval" in heading
+        assert heading.endswith("times of two runs are not judged.")
         assert "not judged" in shown.js("document.querySelector('[data-part=times]').innerText")
         assert "are the same" in shown.js("document.querySelector('[data-part=source]').innerText")
         assert shown.console == []
