@@ -33,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-profile: $(READY) ## build, check, bench, profile, record, report, gate (3 minutes the first time, on 2 cores without a GPU)
+profile: $(READY) ## build, check, bench, profile, record, report, gate (2 minutes the first time, on 2 cores without a GPU)
 	$(FLASHCORE) profile $(SELECT) $(ARGS)
 
 build: $(READY) ## compile every variant; print registers, spills, shared memory, occupancy
@@ -67,7 +67,7 @@ doctor: $(READY) ## report which stages this machine supports, and how to fix th
 	$(FLASHCORE) doctor
 
 # Tests and mypy run in parallel: without a cache, mypy needs one core for most of a minute.
-test: style size ## lint, type check and test; leaves out the tests marked `slow` (9 minutes the first time, on 2 cores)
+test: style size ## lint, type check and test; leaves out the tests marked `slow` (6 minutes the first time, on 2 cores)
 	@$(MAKE) --no-print-directory -j2 types pytest MARKED='-m "not slow"'
 
 test-all: style size ## lint, type check and run every test (.ci/run does)
@@ -141,7 +141,7 @@ bench-capture: $(DEV) ## time a training script alone and under flashcore captur
 bench-frames: $(DEV) ## benchmark frames and exports of recorded runs and a synthetic one
 	$(PY) -m benchmarks.frames $(ARGS)
 
-bench-mutants: $(DEV) ## test the gate with generated mutants of a suite (15 minutes, no GPU)
+bench-mutants: $(DEV) ## test the gate with generated mutants of a suite (5 minutes, no GPU)
 	$(PY) -m benchmarks.mutants $(ARGS)
 
 bench-holes: $(DEV) ## try to fool the gate with generated sources, limits, records, caches and commands (25 minutes, no GPU)

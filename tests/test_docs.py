@@ -31,7 +31,7 @@ from flashcore.model.suite import REGIMES, Shape
 from tests.conftest import ROOT, published
 from tests.support.judged import judged
 
-MADE = {".venv", "build", "_build", "generated", "SGEMM_CUDA"}
+MADE = {".venv", ".venv-extensions", ".venv-languages", "build", "_build", "generated", "SGEMM_CUDA"}
 PAGES = sorted(p for p in ROOT.rglob("*.md") if not MADE & set(p.relative_to(ROOT).parts))
 EXTENSIONS = ROOT / "extensions"
 #: Their commands.
