@@ -185,6 +185,7 @@ def test_equal_files_are_the_same_whatever_they_are_called(
     [
         ("", False),  # a kernel that nothing launches
         ("heavy<<<1, 256, 0, stream>>>(nullptr);\n  ", True),
+        ("void* args[1];\n  cudaLaunchKernel((const void*)heavy, 1, 256, args, 0, stream);\n  ", True),
         ("void* args[1];\n  cudaLaunchCooperativeKernel((void*)heavy, 1, 256, args, 0, stream);\n  ", True),
     ],
 )

@@ -55,8 +55,11 @@ _STEADY = re.compile(
 )
 
 
-#: The functions by which host code launches kernels past its declared plan; ``<<<…>>>`` calls the first.
-_LAUNCHES = re.compile(r"__cudaPushCallConfiguration|cudaLaunchCooperativeKernel\w*|cuLaunch\w+|cu(da)?GraphLaunch\w*")
+#: The functions by which host code launches kernels past its declared plan; ``<<<…>>>`` calls the first. Before CUDA 13
+#: a kernel's own stub calls ``cudaLaunchKernel``, so that any kernel of these compilers may be launched.
+_LAUNCHES = re.compile(
+    r"__cudaPushCallConfiguration|cudaLaunchKernel|cudaLaunchCooperativeKernel\w*|cuLaunch\w+|cu(da)?GraphLaunch\w*"
+)
 
 
 class LaunchRecord(ctypes.Structure):
