@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import raw
+from flashcore.build import binding, build
+from flashcore.build.ninja_graph import HARNESS_INCLUDE
 from flashcore.errors import FlashcoreError
-from flashcore.measure.build import binding, build
-from flashcore.measure.build.ninja_graph import HARNESS_INCLUDE
 from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.model.suite import Argument, Suite, Variant
@@ -118,7 +118,7 @@ def _unchanged(
     """Seconds of a build with nothing to do and of Python alone, run in turns."""
     code = (
         "import sys; from pathlib import Path\n"
-        "from flashcore.measure.build import build; from flashcore.suites.load import load\n"
+        "from flashcore.build import build; from flashcore.suites.load import load\n"
         "suite = load(sys.argv[1], Path(sys.argv[2]))\n"
         "made = build.build(suite, Path(sys.argv[2]), build.Options(archs=(sys.argv[3],)), "
         "variants=[suite.variants[n] for n in sys.argv[4:]])\n"

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from flashcore.build.compiling import compile_all
 from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.features.regress.match_cases import Side
 from flashcore.measure.bench import time_pairs
 from flashcore.measure.bench.time_pairs import Contest, copied
 from flashcore.measure.cases import child_cases
-from flashcore.measure.compiling import compile_all
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.pool import Pool

@@ -20,13 +20,13 @@ from statistics import median
 from typing import Any
 
 from benchmarks import raw
+from flashcore.build.compiling import compile_all
 from flashcore.errors import CapabilityError
 from flashcore.explain.advice import advice
 from flashcore.explain.limiter import limiters
 from flashcore.explain.predictions import Readings
 from flashcore.features.watch import child, counted
 from flashcore.measure.cases import child_cases
-from flashcore.measure.compiling import compile_all
 from flashcore.measure.formulas import formula_facts
 from flashcore.measure.profile import profile
 from flashcore.measure.settings import Settings

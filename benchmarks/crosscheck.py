@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import raw
+from flashcore.build.compiling import compile_all
 from flashcore.cli import progress
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
 from flashcore.measure.bench import case_times
 from flashcore.measure.cases import child_cases
-from flashcore.measure.compiling import compile_all
 from flashcore.measure.context import Context
 from flashcore.measure.machine import toolchain
 from flashcore.measure.settings import Bench, Settings

@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import raw
+from flashcore.build import build, static_facts
 from flashcore.errors import UsageError
 from flashcore.gate import judge
 from flashcore.gate.judge import Judgement
 from flashcore.gate.locate import Places
-from flashcore.measure.build import build
 from flashcore.measure.machine import toolchain
-from flashcore.measure.static import facts
 from flashcore.model.record import Artifact, Environment, Facts, Record
 from flashcore.suites.load import load
 
@@ -363,7 +362,7 @@ def judged(edit: Edit, folder: Path, flags: Sequence[str] = FLAGS) -> Outcome:
     suite = load(root)
     artifact = Artifact(edit.variant, ARCH, "ok", cubin=str(made))
     environment = Environment(None, "", "", "", "", nvcc=nvcc.version)
-    values = Facts(facts.facts(artifact, root, suite)[0])
+    values = Facts(static_facts.facts(artifact, root, suite)[0])
     record = Record("", "", suite, environment, (artifact,), (), (), (), values)
     judgement = judge.judge(record, today=date(2026, 1, 1), variants=[edit.variant])
     places = Places(record, root)

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import raw
+from flashcore.build.compiling import compile_all
 from flashcore.errors import CapabilityError, Exit
 from flashcore.features.energy.measure import measure as energy_of
 from flashcore.measure.cases import child_cases
-from flashcore.measure.compiling import compile_all
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.pool import Pool
 from flashcore.pipeline import plugins

@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import raw
+from flashcore.build.ninja_graph import CUBIN
 from flashcore.errors import FlashcoreError
-from flashcore.measure.build.ninja_graph import CUBIN
 from flashcore.measure.machine import python_process
 from flashcore.measure.workers import journal
 from flashcore.model.files import file_hash
@@ -487,7 +487,7 @@ class Ncu(Rounds):
     most = 0.8
     CODE = (
         "from dataclasses import replace\nfrom pathlib import Path\n"
-        "from flashcore.measure.cases import child_cases\nfrom flashcore.measure.compiling import compile_all\n"
+        "from flashcore.measure.cases import child_cases\nfrom flashcore.build.compiling import compile_all\n"
         "from flashcore.measure.machine.ncu import find_ncu\nfrom flashcore.measure.profile import ncu_facts, profile\n"
         "from flashcore.measure.settings import Profile, Settings\n"
         "from flashcore.pipeline.opening import open_context\n"

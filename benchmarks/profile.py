@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import raw
+from flashcore.build.compiling import compile_all
 from flashcore.cli import progress
 from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.measure.cases import child_cases
-from flashcore.measure.compiling import compile_all
 from flashcore.measure.machine import ncu, python_process, toolchain
 from flashcore.measure.profile import code, profile
 from flashcore.measure.settings import Settings

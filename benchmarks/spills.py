@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import raw
+from flashcore.build.static_facts import ptxas_spills
 from flashcore.errors import UsageError
 from flashcore.features.audit.inventory import inventory
 from flashcore.measure.machine import toolchain
-from flashcore.measure.static.facts import ptxas_spills
 from flashcore.model.causes import Cause
 
 ARCHS = ("sm_61", "sm_80", "sm_90a", "sm_100a", "sm_120")

@@ -25,9 +25,9 @@ from unittest import mock
 import hypothesis
 import pytest
 
+from flashcore.build import build
 from flashcore.errors import FlashcoreError
 from flashcore.measure.bench import timing
-from flashcore.measure.build import build
 from flashcore.measure.machine import python_process, toolchain
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.model.files import file_hash

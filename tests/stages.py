@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flashcore.measure.build import build
-from flashcore.measure.compiling import Compiling
+from flashcore.build import build
+from flashcore.build.compiling import Compiling
 from flashcore.measure.context import Context
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.journal import Result, Task

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from flashcore.build import build
 from flashcore.cli.main import parser
-from flashcore.measure.build import build
 from flashcore.measure.machine import toolchain
 from flashcore.model.suite import TIERS
 from flashcore.records import lookup, packed, store

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.measure.build import build, launch_plan
+from flashcore.build import build, launch_plan, static_facts
 from flashcore.measure.machine import toolchain
-from flashcore.measure.static import facts
 from flashcore.model.record import Facts
 from tests.conftest import TOY, Built, compile_one, no_disassembler
 
@@ -64,7 +63,7 @@ def answers(built: Built) -> dict[str, tuple[float | None, int]]:
     plans = {p.variant: p for p in launch_plan.plans(built.suite, built.artifacts, [built.suite.shapes["small"]])}
     assert {a.variant: a.message for a in built.artifacts if a.status != "ok"} == {}
     with no_disassembler():
-        smem = {a.variant: Facts(facts.facts(a)[0]).named("static_smem")[0].number for a in built.artifacts}
+        smem = {a.variant: Facts(static_facts.facts(a)[0]).named("static_smem")[0].number for a in built.artifacts}
     return {name: (smem[name], plan.launches[0].block[0]) for name, plan in plans.items()}
 
 
@@ -230,12 +229,12 @@ def test_only_what_this_user_or_root_made_is_used(
 def test_an_edited_static_fact_is_noticed(place: Path) -> None:
     with no_disassembler():
         artifact = compile_one(TOY, place, "two_steps").of("two_steps")
-        right = facts.facts(artifact)
+        right = static_facts.facts(artifact)
         (kept,) = unit(place).glob("static.json")
         edited = re.sub('("static_smem": ?)1024', r"\g<1>512", kept.read_text(encoding="utf-8"))
         assert edited != kept.read_text(encoding="utf-8") and json.loads(edited)
         kept.write_text(edited, encoding="utf-8")
-        assert facts.facts(artifact) == right
+        assert static_facts.facts(artifact) == right
 
 
 def test_an_edited_generated_header_is_written_again(compiled: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 def test_an_option_that_is_a_setting_loads_no_build() -> None:
     """Reading, importing and drawing records take their folders' defaults from the settings of a run."""
-    report = "\nimport sys; assert not [m for m in sys.modules if m.startswith('flashcore.measure.build.')]"
+    report = "\nimport sys; assert not [m for m in sys.modules if m.startswith('flashcore.build.')]"
     assert not loaded("from flashcore.cli import options; options.default('profiles')" + report)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from flashcore.build.compiling import compile_all
 from flashcore.gate.judge import judge
-from flashcore.measure.compiling import compile_all
 from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.settings import Settings

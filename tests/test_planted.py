@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
+from flashcore.build import build, launch_plan
+from flashcore.build import static_facts as facts_module
+from flashcore.build.ninja_graph import CUBIN
 from flashcore.errors import Exit
 from flashcore.gate import baseline, judge
 from flashcore.gate.baseline import Baseline
 from flashcore.gate.judge import Judgement
-from flashcore.measure.build import build, launch_plan
-from flashcore.measure.build.ninja_graph import CUBIN
 from flashcore.measure.machine import toolchain
-from flashcore.measure.static import facts as facts_module
 from flashcore.model.record import Artifact, Plan, Record
 from flashcore.model.suite import Suite
 from flashcore.suites import load as suite_module

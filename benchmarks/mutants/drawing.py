@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks import raw
 from benchmarks.mutants import answers, gate, operators
-from flashcore.measure.build import build, ninja_graph
+from flashcore.build import build, ninja_graph
 from flashcore.records import lookup, store
 from flashcore.suites import load
 

@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from flashcore.build import build, ninja_graph
 from flashcore.cli import gate
 from flashcore.errors import FlashcoreError
 from flashcore.measure import context
-from flashcore.measure.build import build, ninja_graph
 from flashcore.measure.machine import toolchain
 from flashcore.measure.settings import Settings
 from flashcore.model import cause_text

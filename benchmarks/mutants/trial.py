@@ -14,9 +14,9 @@ from typing import Any
 
 from benchmarks.mutants import answers, gate, operators
 from benchmarks.mutants.drawing import RUN, SUITE, Mutant
+from flashcore.build import build
 from flashcore.errors import FlashcoreError
 from flashcore.gate import baseline
-from flashcore.measure.build import build
 from flashcore.model.gate_policy import ALLOWANCES
 from flashcore.model.suite import Suite, Variant
 from flashcore.records import store

@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from flashcore.build.build import Options, build
 from flashcore.errors import Exit, FlashcoreError
-from flashcore.measure.build.build import Options, build
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.workers.kernel_call import operator, require_device, synchronize
 from flashcore.measure.workers.problem_file import load_problem

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import against, chains
+from flashcore.build import static_facts as facts_module
 from flashcore.measure.bench.time_pairs import Times
 from flashcore.measure.machine import toolchain
-from flashcore.measure.static import facts as facts_module
 from flashcore.model.decide import PROCESSES
 from tests.conftest import compile_one
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flashcore.measure.build import build
+from flashcore.build import build
 from flashcore.measure.context import Context, ThisHost
 from flashcore.measure.machine import gpu_choice, toolchain
 from flashcore.measure.machine.gpu import Gpu

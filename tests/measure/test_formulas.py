@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from flashcore.build import build
 from flashcore.errors import FlashcoreError, UsageError
-from flashcore.measure.build import build
 from flashcore.measure.context import Context
 from flashcore.measure.formulas import formula_facts, works
 from flashcore.measure.machine import isolated

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from flashcore.build import build
 from flashcore.errors import UsageError
 from flashcore.explain import diff
 from flashcore.features.compare import differences, sides
-from flashcore.measure.build import build
 from flashcore.measure.context import Context
 from flashcore.measure.machine import toolchain
 from flashcore.measure.settings import Settings

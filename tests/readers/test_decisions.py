@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from flashcore.build.static_facts import disassemble
 from flashcore.measure.machine import toolchain
-from flashcore.measure.static.facts import disassemble
 from flashcore.model.causes import CalledSeparately, Cause, Decided, NoLines, NoPiece, NotOnArch
 from flashcore.model.decisions import meanings
 from flashcore.model.suite import Decision

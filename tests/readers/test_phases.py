@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flashcore.build import build
 from flashcore.cli import list as list_command
 from flashcore.errors import UsageError
-from flashcore.measure.build import build
 from flashcore.measure.context import Context
 from flashcore.measure.machine import toolchain
 from flashcore.measure.profile import code as profiled_code

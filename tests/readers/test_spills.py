@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from flashcore.build.static_facts import facts
 from flashcore.measure.machine import toolchain
-from flashcore.measure.static.facts import facts
 from flashcore.model.causes import NotInLog
 from flashcore.model.record import Artifact, Fact
 from flashcore.readers import sass, spills

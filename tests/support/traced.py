@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from flashcore.build import static_facts
 from flashcore.errors import CapabilityError, Exit
 from flashcore.features.languages.traced import Traced
 from flashcore.gate import baseline, judge
-from flashcore.measure.static import facts as static_facts
 from flashcore.model import plugin
 from flashcore.model.causes import CompileFailed
 from flashcore.model.record import Artifact, Facts, Record

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from flashcore.build import static_facts
+from flashcore.build.compiling import compile_all
 from flashcore.errors import UsageError
-from flashcore.measure.compiling import compile_all
 from flashcore.measure.machine.toolchain import Nvcc
 from flashcore.measure.settings import Settings
-from flashcore.measure.static import facts as static_facts
 from flashcore.pipeline import plugins
 from flashcore.pipeline.opening import open_context
 from flashcore.suites.load import load

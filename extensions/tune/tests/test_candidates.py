@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from extensions.tune.tests.spaces import declared
-from flashcore.measure.build import build
+from flashcore.build import build
 from flashcore.measure.context import Context
 from flashcore.measure.settings import Settings
 from flashcore.model.causes import Hang, Message, PlanRefused

@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from flashcore.build import build
+from flashcore.build.compiling import compile_all
 from flashcore.cli import check, options, progress
 from flashcore.cli.grid import cell, grid
-from flashcore.measure.build import build
-from flashcore.measure.compiling import compile_all
 from flashcore.model.record import Artifact, Fact, Facts, unlaunched_note
 from flashcore.pipeline.opening import open_context
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from flashcore.build import build
 from flashcore.cli import options, output
 from flashcore.cli.grid import grid
 from flashcore.errors import Exit
-from flashcore.measure.build import build
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
 from flashcore.model.groups import picked
 from flashcore.model.suite import Suite, Variant, manifest_keys

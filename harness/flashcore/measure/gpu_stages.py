@@ -10,11 +10,11 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from flashcore.build.compiling import Compiling, of_first_problem
 from flashcore.errors import CapabilityError
 from flashcore.measure import cases
 from flashcore.measure.bench import bench
 from flashcore.measure.check import check
-from flashcore.measure.compiling import Compiling, of_first_problem
 from flashcore.measure.context import Context
 from flashcore.measure.profile import profile
 from flashcore.measure.sanitize import sanitize

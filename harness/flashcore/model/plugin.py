@@ -56,7 +56,7 @@ class Plugin(NamedTuple):
         verdicts: a manifest table ``[NAME.…]`` → ``verdicts(record, others)``: all verdicts on a record with it.
         api: an attribute of ``flashcore`` → the function or class.
         languages: a value of ``cubins`` in manifests → a :class:`flashcore.model.languages.Language`.
-        plans: a value of ``plan`` in manifests → a module, a :class:`flashcore.measure.build.launch_plan.Recorder`.
+        plans: a value of ``plan`` in manifests → a module, a :class:`flashcore.build.launch_plan.Recorder`.
         executors: ``--NAME ADDRESS`` → ``executor(address)``, a :class:`flashcore.measure.context.Executor`, which may
             also be a :class:`flashcore.pipeline.run.Elsewhere`.
         formats: ``flashcore gate --format NAME`` → ``render(judgement, record, places) -> str``.

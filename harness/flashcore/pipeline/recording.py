@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from flashcore.measure.compiling import compile_all
+from flashcore.build.compiling import compile_all
 from flashcore.measure.context import Context, Say
 from flashcore.measure.formulas import formula_facts
 from flashcore.measure.machine import toolchain

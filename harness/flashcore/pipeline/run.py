@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from flashcore.build.compiling import Compiling
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.explain import measured_roofs
 from flashcore.measure import gpu_stages
 from flashcore.measure.cases import child_cases
 from flashcore.measure.check import check
 from flashcore.measure.check.recorded import already_checked
-from flashcore.measure.compiling import Compiling
 from flashcore.measure.context import Context, Say, silent
 from flashcore.measure.formulas import formula_facts
 from flashcore.measure.machine import toolchain

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from flashcore.build import static_facts as static
 from flashcore.cli.main import main
 from flashcore.errors import Exit
 from flashcore.features.audit.inventory import inventory
 from flashcore.features.audit.record import facts
 from flashcore.measure.machine import toolchain
-from flashcore.measure.static import facts as static
 from flashcore.model.record import Artifact, Fact
 from tests.conftest import ROOT
 from tests.support.cubins import artifact as artifact

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from flashcore.build.compiling import compile_all
+from flashcore.build.ninja_graph import HARNESS_INCLUDE
 from flashcore.features.phases import record
 from flashcore.features.phases.timeline import BLOCKS, WARPS, layout
-from flashcore.measure.build.ninja_graph import HARNESS_INCLUDE
-from flashcore.measure.compiling import compile_all
 from flashcore.measure.context import silent
 from flashcore.measure.machine import toolchain
 from flashcore.measure.settings import Settings

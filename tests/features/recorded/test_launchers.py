@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from flashcore.build import build, launch_plan, ninja_graph, static_facts
 from flashcore.cli import check
 from flashcore.errors import Exit
 from flashcore.features.recorded import launchers
-from flashcore.measure.build import build, launch_plan, ninja_graph
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.machine.toolchain import Nvcc
-from flashcore.measure.static import facts as static_facts
 from flashcore.model.causes import (
     Cause,
     DoesNotFit,

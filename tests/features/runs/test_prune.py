@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from flashcore.build import build
 from flashcore.cli.main import main
 from flashcore.errors import CapabilityError, Exit
 from flashcore.features.runs import prune
-from flashcore.measure.build import build
 from flashcore.measure.machine import toolchain
 from flashcore.model.record import Facts, Record
 from flashcore.records import lookup, store

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from flashcore.build.compiling import compile_all
 from flashcore.errors import CapabilityError
 from flashcore.features.watch import counted
 from flashcore.measure.cases import child_cases
-from flashcore.measure.compiling import compile_all
 from flashcore.measure.context import open_context
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.settings import Settings

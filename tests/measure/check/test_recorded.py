@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from flashcore.build.compiling import Compiling
 from flashcore.measure import context as context_module
 from flashcore.measure.bench import bench
 from flashcore.measure.check import check, recorded
-from flashcore.measure.compiling import Compiling
 from flashcore.measure.context import Context
 from flashcore.measure.gpu_stages import measure
 from flashcore.measure.machine import toolchain

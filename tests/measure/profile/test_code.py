@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from flashcore.build import static_facts
 from flashcore.measure.machine import toolchain
 from flashcore.measure.profile import code
-from flashcore.measure.static import facts
 from flashcore.model.record import Built
 from flashcore.model.suite import CudaSource
 from tests import factory, stages
@@ -48,7 +48,7 @@ def test_only_cubins_of_this_gpu_are_searched_for_phases(tmp_path: Path, monkeyp
         read.append(path)
         return {}
 
-    monkeypatch.setattr(facts, "listing", listing)
+    monkeypatch.setattr(static_facts, "listing", listing)
     made = stages.context(tmp_path, gpu_arch="sm_90a", built=Built("", artifacts, ()))
     context = replace(made, suite=suite, variants=(*variants, factory.peer()))
     code_of = code.codes(context)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from flashcore.build import build
 from flashcore.errors import CapabilityError, Exit
 from flashcore.gate import judge
-from flashcore.measure.build import build
 from flashcore.measure.context import Context
 from flashcore.measure.gpu_stages import measure
 from flashcore.measure.machine import toolchain

@@ -15,9 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from flashcore.build.compiling import compile_all
 from flashcore.errors import FlashcoreError
 from flashcore.measure.cases import child_cases
-from flashcore.measure.compiling import compile_all
 from flashcore.measure.machine import python_process
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import Case

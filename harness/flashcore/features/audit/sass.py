@@ -11,8 +11,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from flashcore.build import static_facts as static
 from flashcore.measure.machine import toolchain
-from flashcore.measure.static import facts as static
 from flashcore.model.causes import Cause, Detail, NoTool, Unreadable
 from flashcore.model.record import Fact, Source, Subject
 from flashcore.model.suite import Decision

@@ -22,9 +22,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from flashcore.build.workplace import made_in
 from flashcore.errors import CapabilityError
 from flashcore.features.languages.launches import Call, difference
-from flashcore.measure.build.workplace import made_in
 from flashcore.measure.machine import python_process, toolchain
 from flashcore.model import cache, plugin
 from flashcore.model.causes import Hang, PlanRefused, UnsupportedArch

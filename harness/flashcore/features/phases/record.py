@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from flashcore.build.compiling import Compiling, compile_all
+from flashcore.build.ninja_graph import RULE
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.features.phases import child
 from flashcore.features.phases.timeline import BLOCKS, WARPS, Timeline, layout, timeline
 from flashcore.measure import gpu_stages
-from flashcore.measure.build.ninja_graph import RULE
 from flashcore.measure.cases import child_cases
-from flashcore.measure.compiling import Compiling, compile_all
 from flashcore.measure.context import Context, Say
 from flashcore.measure.settings import Bench, Settings
 from flashcore.measure.workers.journal import Task

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from flashcore.build.binding import c_type
+from flashcore.build.launch_plan import LaunchRecord
 from flashcore.chips import devices, occupancy
-from flashcore.measure.build.binding import c_type
-from flashcore.measure.build.launch_plan import LaunchRecord
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.model.causes import (
     Cause,
@@ -168,7 +168,7 @@ class Device:
 
 
 def recording(problem: Problem, shape: Shape, artifact: Artifact) -> dict[str, Any]:
-    """See :class:`flashcore.measure.build.launch_plan.Recorder`."""
+    """See :class:`flashcore.build.launch_plan.Recorder`."""
     return {
         "by": f"{__name__}:record",
         "arch": artifact.arch,

@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from flashcore.build.compiling import compile_all
 from flashcore.errors import ManifestError, UsageError
 from flashcore.features.regress.comparison import Comparison, Row
 from flashcore.features.regress.match_cases import Pair, Side, pair, python_of
 from flashcore.measure.bench import time_pairs
 from flashcore.measure.cases import child_cases
 from flashcore.measure.check import check
-from flashcore.measure.compiling import compile_all
 from flashcore.measure.context import Context
 from flashcore.measure.machine import gpu_choice
 from flashcore.measure.settings import Settings

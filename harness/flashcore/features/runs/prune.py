@@ -14,9 +14,9 @@ import sys
 import time
 from pathlib import Path
 
+from flashcore.build import languages
 from flashcore.cli import options
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
-from flashcore.measure import languages
 from flashcore.measure.machine import git
 from flashcore.model.files import PARTIAL, writing
 from flashcore.pipeline import revision

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
+from flashcore.build.compiling import compile_all
 from flashcore.errors import CapabilityError
 from flashcore.explain.advice import advice
 from flashcore.features.watch import answers, child, counted
@@ -20,7 +21,6 @@ from flashcore.features.watch.answers import Content, Question
 from flashcore.measure.bench import case_times
 from flashcore.measure.cases import Pair, child_cases, sort_out
 from flashcore.measure.check import check
-from flashcore.measure.compiling import compile_all
 from flashcore.measure.context import Context, Say
 from flashcore.measure.formulas import formula_facts
 from flashcore.measure.profile import profile

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from flashcore.build.dependencies import digest
 from flashcore.measure import settings
-from flashcore.measure.build.dependencies import digest
 from flashcore.measure.context import Context
 from flashcore.measure.machine import python_process
 from flashcore.measure.machine.toolchain import version_of

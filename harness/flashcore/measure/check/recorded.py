@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from flashcore.build import static_facts
 from flashcore.measure.context import Context
 from flashcore.measure.machine.environment import of_this_machine
-from flashcore.measure.static import facts
 from flashcore.model.record import Built, Record
 from flashcore.records import freshness
 
@@ -28,7 +28,7 @@ def already_checked(context: Context, built: Built, recorded: Iterable[Record]) 
     cases = [(v, s) for v, s in context.cases("check") if v.name in context.references]
     # Until a build's static facts are read, its artifacts lack the code hash.
     artifacts = [
-        replace(a, code=a.code or facts.facts(a)[1])
+        replace(a, code=a.code or static_facts.facts(a)[1])
         for a in built.artifacts
         if a.variant in context.references and a.arch == context.gpu_arch
     ]

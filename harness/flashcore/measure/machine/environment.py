@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from flashcore import __version__
+from flashcore.build.dependencies import VARIABLES
 from flashcore.errors import CapabilityError
-from flashcore.measure.build.dependencies import VARIABLES
 from flashcore.measure.machine import git, toolchain
 from flashcore.measure.machine.gpu import Gpu, limits
 from flashcore.model import plugin

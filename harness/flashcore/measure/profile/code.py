@@ -7,10 +7,10 @@ import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from flashcore.build import static_facts
 from flashcore.errors import UsageError
 from flashcore.measure.context import Context
 from flashcore.measure.machine import toolchain
-from flashcore.measure.static import facts
 from flashcore.model.catalogue import OTHER_PHASE
 from flashcore.model.suite import Cuda
 from flashcore.readers import cubin, phases
@@ -40,7 +40,7 @@ def codes(context: Context) -> Callable[[str], phases.Code | None]:
         if file is None or not isinstance(kind, Cuda):
             return None
         try:
-            return phases.of_variant(kind.file, facts.listing(Path(file), disassembler), sources)
+            return phases.of_variant(kind.file, static_facts.listing(Path(file), disassembler), sources)
         except UsageError as error:  # wrong phase marks must not stop the profile
             context.say(f"profile: {variant} without its phases: {error}")
             return phases.Code((OTHER_PHASE,), why=str(error))

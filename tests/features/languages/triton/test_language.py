@@ -21,16 +21,16 @@ from typing import Any
 
 import pytest
 
+from flashcore.build import static_facts
+from flashcore.build.compiling import Compiling, compile_all
 from flashcore.errors import Exit
 from flashcore.features.languages import compile_child, traced
 from flashcore.features.languages.launches import StandIn, difference
 from flashcore.features.languages.triton import language
 from flashcore.features.languages.triton.language import LANGUAGE
 from flashcore.gate import baseline, judge
-from flashcore.measure.compiling import Compiling, compile_all
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.settings import Settings
-from flashcore.measure.static import facts as static_facts
 from flashcore.model.causes import CodeChanged, CompileFailed, Decided, Hang
 from flashcore.model.record import Artifact, Facts, Record, Subject
 from flashcore.model.suite import Argument, Decision, Suite

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from flashcore.build.ninja_graph import HARNESS_INCLUDE, OBJECT, RECORDER_SOURCE
 from flashcore.errors import FlashcoreError
 from flashcore.features.recorded.launchers import (
     WORKSPACE,
@@ -18,7 +19,6 @@ from flashcore.features.recorded.launchers import (
     values,
     workspace_bytes,
 )
-from flashcore.measure.build.ninja_graph import HARNESS_INCLUDE, OBJECT, RECORDER_SOURCE
 from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.toolchain import host_program
 from flashcore.measure.workers.kernel_call import Case

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.measure.build.ninja_graph import CUBIN, Programs, Unit, graph
+from flashcore.build.ninja_graph import CUBIN, Programs, Unit, graph
 from flashcore.measure.machine.toolchain import Nvcc
 from flashcore.suites import load
 from tests.conftest import TOY

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from flashcore.build import launch_plan
 from flashcore.cli import check
 from flashcore.errors import Exit
-from flashcore.measure.build import launch_plan
 from flashcore.measure.machine import toolchain
 from flashcore.model.causes import PlanStopped
 from flashcore.model.record import Artifact
@@ -66,7 +66,7 @@ def test_variants_in_one_process_share_no_symbol(faulty: Built) -> None:
     libraries = [faulty.of(v).plan_library for v in ("plan_shares", "plan_shares_too")]
     code = f"""
 from ctypes import CDLL, RTLD_GLOBAL, byref, c_char_p, c_int64, c_uint64
-from flashcore.measure.build.launch_plan import LaunchRecord
+from flashcore.build.launch_plan import LaunchRecord
 for library in [CDLL(path, RTLD_GLOBAL) for path in {libraries}]:
     launches = (LaunchRecord * 32)()
     assert library.flashcore_launch_plan(byref(c_int64(4096)), launches, 32, byref(c_uint64()), byref(c_char_p())) == 1
@@ -173,9 +173,9 @@ def test_a_plan_that_gave_no_answer_is_asked_again(faulty: Built, monkeypatch: p
 def test_damaged_plan_answers_are_asked_again(toy: Built) -> None:
     library = toy.of("plain").plan_library
     assert library is not None
-    (cache,) = Path(library).parent.glob("plans.json")
     shapes = list(toy.suite.shapes.values())
     expected = launch_plan.plans(toy.suite, [toy.of("plain")], shapes)
+    (cache,) = Path(library).parent.glob("plans.json")
     for damage in ("", "{", "[1]", '{"1001": {}}', '{"1001": 7}'):
         cache.write_text(damage, encoding="utf-8")
         assert launch_plan.plans(toy.suite, [toy.of("plain")], shapes) == expected

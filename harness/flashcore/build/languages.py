@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from flashcore.measure.build import build
-from flashcore.measure.build.launch_plan import Recorder
+from flashcore.build import build
+from flashcore.build.launch_plan import Recorder
 from flashcore.model import plugin
 from flashcore.model.languages import Language
 from flashcore.model.suite import CompiledCallable, ForeignLauncher, Suite, Variant

@@ -1,8 +1,8 @@
 """Compiles a suite's variants: a cubin for each arch, and a torch operator for the host's arch.
 
-One ninja graph contains all variants (:mod:`flashcore.measure.build.ninja_graph` lists its targets). With ``ninja -k
+One ninja graph contains all variants (:mod:`flashcore.build.ninja_graph` lists its targets). With ``ninja -k
 0``, one variant's failure does not stop the others. Compiled files are in a folder named by a hash of all inputs
-(:mod:`flashcore.measure.build.dependencies`), so an up-to-date build starts no process. They are made in a temporary
+(:mod:`flashcore.build.dependencies`), so an up-to-date build starts no process. They are made in a temporary
 folder and moved when complete.
 """
 
@@ -19,10 +19,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from flashcore.errors import CapabilityError, FlashcoreError, ManifestError, UsageError
-from flashcore.measure.build import binding, dependencies, libraries
-from flashcore.measure.build.libraries import Libraries
-from flashcore.measure.build.ninja_graph import (
+from flashcore.build import binding, dependencies, libraries
+from flashcore.build.libraries import Libraries
+from flashcore.build.ninja_graph import (
     BINDING,
     CUBIN,
     EXPORTS,
@@ -42,7 +41,8 @@ from flashcore.measure.build.ninja_graph import (
     graph,
     has_content,
 )
-from flashcore.measure.build.workplace import made_in
+from flashcore.build.workplace import made_in
+from flashcore.errors import CapabilityError, FlashcoreError, ManifestError, UsageError
 from flashcore.measure.machine import toolchain
 from flashcore.model import cache
 from flashcore.model.cause_text import count

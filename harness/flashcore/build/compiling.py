@@ -12,12 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from flashcore.build import build, launch_plan, static_facts
+from flashcore.build.languages import by_language, language, recorder
 from flashcore.errors import FlashcoreError
-from flashcore.measure.build import build, launch_plan
 from flashcore.measure.context import Context
-from flashcore.measure.languages import by_language, language, recorder
 from flashcore.measure.machine import toolchain
-from flashcore.measure.static import facts as static_facts
 from flashcore.measure.workers.process import POLL
 from flashcore.model import cause_text
 from flashcore.model.causes import BuildsFailed, Hang

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from flashcore.build import binding
+from flashcore.build.libraries import Libraries
 from flashcore.errors import UsageError
-from flashcore.measure.build import binding
-from flashcore.measure.build.libraries import Libraries
 from flashcore.measure.machine import toolchain
 from flashcore.model import cache
 from flashcore.model.files import file_hash

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from flashcore.build import static_facts as facts_module
 from flashcore.explain import explain
 from flashcore.measure.machine import toolchain
-from flashcore.measure.static import facts as facts_module
 from flashcore.model.causes import Detail, Message, NotInLog, SpillsDisagree, SpillsNotListed
 from flashcore.model.record import Artifact, Fact, Facts, Launch, Plan, Source, Subject
 from flashcore.readers import cubin, sass

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.measure.build.workplace import made_in
+from flashcore.build.workplace import made_in
 
 
 def test_only_abandoned_folders_are_removed(tmp_path: Path) -> None:

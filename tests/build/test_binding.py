@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from flashcore.measure.build import binding
+from flashcore.build import binding
 from flashcore.measure.machine import python_process
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.suite import Argument, Problem

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from flashcore.build import build, launch_plan, libraries, static_facts
 from flashcore.cli import check
 from flashcore.errors import CapabilityError, Exit
 from flashcore.features.recorded import launchers
 from flashcore.gate import judge
-from flashcore.measure.build import build, launch_plan, libraries
 from flashcore.measure.machine import toolchain
-from flashcore.measure.static import facts
 from flashcore.model.causes import CompileFailed, LibraryLaunches, LibraryMissing
 from flashcore.model.record import Artifact, Environment, Facts, Plan, Record
 from flashcore.model.suite import Suite
@@ -80,7 +79,7 @@ def compiled(folder: Path, into: Path) -> Artifact:
 def numbers(artifact: Artifact) -> dict[str, object]:
     """Registers, spills and the instructions that a kernel's SASS has."""
     names = ("registers", "spill_store_bytes", "spill_load_bytes", "sass_instructions", "sass_mufu")
-    return {fact.name: fact.value for fact in facts.facts(artifact)[0] if fact.name in names}
+    return {fact.name: fact.value for fact in static_facts.facts(artifact)[0] if fact.name in names}
 
 
 def by_hand(command: str, suite: Path, folder: Path) -> Artifact:
@@ -114,7 +113,7 @@ def test_machine_code_is_that_of_the_same_flags_by_hand(
     command = ["nvcc", *typed, "-lineinfo", "-Xptxas", "-v", "-arch=sm_90", "-cubin", str(tmp_path / "bare.cu")]
     assert artifact.cause is None, artifact.message
     made = by_hand(shlex.join(command), suite, tmp_path)
-    assert numbers(artifact) == numbers(made) and facts.facts(artifact)[1] == facts.facts(made)[1]
+    assert numbers(artifact) == numbers(made) and static_facts.facts(artifact)[1] == static_facts.facts(made)[1]
 
 
 def test_the_shown_command_makes_what_the_build_made(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
@@ -123,7 +122,7 @@ def test_the_shown_command_makes_what_the_build_made(compiler: toolchain.Nvcc, t
     options, variants = build.Options(), declared.variants.values()
     ((command, covers),) = build.commands(declared, variants, options, tmp_path / "build")
     made = by_hand(command, suite, tmp_path)
-    assert facts.facts(made)[1] == facts.facts(artifact)[1] and "sm_90" in covers
+    assert static_facts.facts(made)[1] == static_facts.facts(artifact)[1] and "sm_90" in covers
 
 
 def test_math_is_exact_unless_its_owner_asks_otherwise(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
@@ -201,7 +200,7 @@ def test_launches_of_libraries_alone_are_unmeasured_and_pass_the_gate(compiler: 
     assert isinstance(plan.cause, LibraryLaunches) and plan.can_run and "libanswer" in plan.error
     declared = load.load(suite)
     environment = Environment(None, "", "", "", "", nvcc=toolchain.find_nvcc().version)
-    facts_of = Facts(facts.facts(artifact)[0])
+    facts_of = Facts(static_facts.facts(artifact)[0])
     judged = judge.judge(Record("", "", declared, environment, (artifact,), (plan,), (), (), facts_of))
     (verdict,) = (v for v in judged.limits if v.budget == "as_planned" and v.subject.arch)
     assert (verdict.status, judged.exit_code) == ("unmeasured", Exit.OK)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from flashcore.build import dependencies
+from flashcore.build.dependencies import Inputs, Tools, parsed, plain_text, refuse_unsafe, unlisted
 from flashcore.errors import FlashcoreError, UsageError
-from flashcore.measure.build import dependencies
-from flashcore.measure.build.dependencies import Inputs, Tools, parsed, plain_text, refuse_unsafe, unlisted
 from flashcore.measure.machine import toolchain
 
 # --- the text -----------------------------------------------------------------------------------

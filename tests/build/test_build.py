@@ -18,12 +18,11 @@ from pathlib import Path
 
 import pytest
 
+from flashcore.build import build, launch_plan, static_facts
 from flashcore.cli import check
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.gate import judge
-from flashcore.measure.build import build, launch_plan
 from flashcore.measure.machine import toolchain
-from flashcore.measure.static import facts
 from flashcore.model.causes import CompileFailed, CompilerStopped
 from flashcore.model.record import Artifact, Fact
 from flashcore.suites import load
@@ -37,7 +36,7 @@ Copy = Callable[[], Path]
 def read(artifact: Artifact) -> tuple[list[Fact], str]:
     """The facts of what was built, those of its SASS left out, and the hash of its code."""
     with no_disassembler():
-        return facts.facts(artifact)
+        return static_facts.facts(artifact)
 
 
 def code_of(built: Built, variant: str) -> str:
@@ -84,7 +83,7 @@ def test_a_second_build_starts_no_process(toy: Built, monkeypatch: pytest.Monkey
     shapes = list(toy.suite.shapes.values())
     launch_plan.plans(toy.suite, toy.artifacts, shapes)
     for artifact in toy.artifacts:
-        facts.facts(artifact)
+        static_facts.facts(artifact)
 
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a process was started")
@@ -98,7 +97,7 @@ def test_a_second_build_starts_no_process(toy: Built, monkeypatch: pytest.Monkey
     assert all(a.cached and a.seconds is None for a in again if a.status == "ok")
     assert [a.cubin for a in again] == [a.cubin for a in toy.artifacts]
     assert len({(p.variant, p.shape) for p in launch_plan.plans(toy.suite, again, shapes)}) == 6
-    assert all(facts.facts(a)[1] for a in again if a.status == "ok")
+    assert all(static_facts.facts(a)[1] for a in again if a.status == "ok")
 
 
 # --- what changes what --------------------------------------------------------------------------
@@ -292,8 +291,8 @@ def test_a_failed_variant_is_tried_again_and_mends(compiler: toolchain.Nvcc, cop
 # --- several builds, and builds that end early --------------------------------------------------
 
 BUILD = NO_DISASSEMBLER + (
-    "import sys; from pathlib import Path; from flashcore.measure.build import build, launch_plan\n"
-    "from flashcore.suites import load; from flashcore.measure.static.facts import facts\n"
+    "import sys; from pathlib import Path; from flashcore.build import build, launch_plan\n"
+    "from flashcore.suites import load; from flashcore.build.static_facts import facts\n"
     "s = load.load(sys.argv[1])\n"
     "v, _ = load.select(s, sys.argv[3:4])\n"
     "a = build.build(s, Path(sys.argv[2]), build.Options(archs=('sm_90a',)), variants=v, with_operator=False)\n"
@@ -389,7 +388,7 @@ def test_a_full_disk_while_disassembling(
 
     def counts(folder: Path) -> list[Fact]:
         (artifact, _) = build.build(loaded, folder, build.Options(), variants=variants, with_operator=False)[::-1]
-        return [fact for fact in facts.facts(artifact)[0] if fact.source == "sass"]
+        return [fact for fact in static_facts.facts(artifact)[0] if fact.source == "sass"]
 
     expected = counts(tmp_path / "whole")
     monkeypatch.setattr(toolchain, "optional_tool", lambda name: tool if name == "nvdisasm" else find(name))
