@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks import raw
 from flashcore.errors import Exit
 from flashcore.explain.advice import advice
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.measure.settings import Settings
 from flashcore.model.record import Subject
 from flashcore.pipeline.recording import present

@@ -24,7 +24,7 @@ from flashcore.build.compiling import compile_all
 from flashcore.errors import CapabilityError
 from flashcore.explain.advice import advice
 from flashcore.explain.limiter import limiters
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.features.watch import child, counted
 from flashcore.measure.cases import child_cases
 from flashcore.measure.formulas import formula_facts

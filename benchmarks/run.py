@@ -31,7 +31,7 @@ from benchmarks import raw
 from benchmarks.gate import timed
 from flashcore.errors import UsageError
 from flashcore.explain import ladder, limiter, roofline
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
 from flashcore.gate import judge
 from flashcore.model.causes import FirstRound

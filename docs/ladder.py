@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "harness"))
 from flashcore.errors import UsageError  # noqa: E402
 from flashcore.explain import ladder, roofline  # noqa: E402  # this tree, not an installed flashcore
 from flashcore.explain.ladder import Ladder, Step  # noqa: E402
-from flashcore.explain.predictions import Readings  # noqa: E402
+from flashcore.explain.readings import Readings  # noqa: E402
 from flashcore.explain.rows import Row  # noqa: E402
 from flashcore.model.record import Record  # noqa: E402
 from flashcore.model.suite import Shape, Variant  # noqa: E402

@@ -22,7 +22,7 @@ from docs import ladder
 from flashcore.cli import inner_loop
 from flashcore.cli import main as cli
 from flashcore.errors import Exit
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
 from flashcore.measure.machine import toolchain
 from flashcore.model.catalogue import STALL_REASONS

@@ -11,7 +11,7 @@ import pytest
 from flashcore import frames
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.explain import diff, limiter, roofline
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.features.compare import differences
 from flashcore.model.causes import CodeChanged
 from flashcore.model.record import Fact, Facts, Record, Subject

@@ -30,7 +30,7 @@ from flashcore.explain import heat, predictions, roofline, time_shares
 from flashcore.explain.advice import advice
 from flashcore.explain.ladder import ladder
 from flashcore.explain.limiter import limiters, remedies
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
 from flashcore.explain.time_shares import whole
 from flashcore.gate.expand import headroom

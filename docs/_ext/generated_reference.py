@@ -19,7 +19,7 @@ from sphinx.application import Sphinx
 from benchmarks import raw
 from flashcore.cli import main as cli
 from flashcore.explain import advice
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
 from flashcore.model import cause_text, causes, decisions, plugin
 from flashcore.model.catalogue import FACTS, FactSpec

@@ -15,7 +15,7 @@ from typing import Any
 
 from flashcore.chips import devices
 from flashcore.explain import diff, roofline
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import LEVELS, MEASURED, THEORY, Counted, Point
 from flashcore.explain.rows import Row
 from flashcore.model.groups import grouped

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from flashcore.errors import MissingPackage, UsageError
 from flashcore.explain.diff import Change, TimeChange
 from flashcore.explain.limiter import Limiter, limiters
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import Bound, Point, case_bounds
 from flashcore.gate.judge import Verdict
 from flashcore.model.catalogue import FACTS

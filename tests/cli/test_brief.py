@@ -14,7 +14,7 @@ from flashcore.cli.main import main
 from flashcore.errors import Exit, UsageError
 from flashcore.explain.advice import advice
 from flashcore.explain.limiter import limiters
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import case_bounds
 from flashcore.explain.time_shares import whole
 from flashcore.model.causes import CodeChanged, WrongAnswer, WrongElements

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from flashcore.explain.advice import Advice, advice, for_fact, rules, sentence, unadvised
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.explain.time_shares import whole
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Facts, Roof, Subject

@@ -11,7 +11,7 @@ import pytest
 
 from flashcore.explain import ladder, limiter, roofline
 from flashcore.explain.ladder import Ladder, Step
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
 from flashcore.model.causes import CodeChanged
 from flashcore.model.record import Fact, Facts, Record, Subject

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from flashcore.explain.limiter import NEAR, limiter, limiters, phase_shares, remedies
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.model.causes import Sampled
 from flashcore.model.record import Fact, Facts, Record, Subject
 from tests import factory

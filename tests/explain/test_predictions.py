@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flashcore.explain.predictions import Judged, Outcome, Readings, judge, progress
+from flashcore.explain.predictions import Judged, Outcome, judge, progress
+from flashcore.explain.readings import Readings
 from flashcore.model.causes import WorstInput
 from flashcore.model.record import Record
 from tests import factory

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
 from flashcore.model.causes import NoInterval
 from flashcore.model.record import Facts, Record, SharingGpu

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.explain.time_shares import Whole, whole
 from flashcore.model.record import Roof
 from tests import factory

@@ -9,7 +9,7 @@ from typing import Any
 
 from flashcore import frames
 from flashcore.cli import brief, inner_loop, text_tables
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import case_bounds
 from flashcore.explain.rows import Row
 from flashcore.features.compare import command, page

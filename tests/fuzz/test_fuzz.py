@@ -26,7 +26,7 @@ from hypothesis import given
 
 from flashcore.errors import FlashcoreError
 from flashcore.explain import diff, ladder, roofline
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
 from flashcore.features.compare import differences
 from flashcore.gate import baseline, judge

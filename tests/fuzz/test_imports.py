@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 
 from flashcore.errors import FlashcoreError
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.features.reports import assemble, kernels
 from flashcore.features.reports.read import read_report
 from flashcore.records import store

@@ -13,7 +13,7 @@ from flashcore.errors import UsageError
 from flashcore.explain import heat, roofline, time_shares
 from flashcore.explain.advice import advice, unadvised
 from flashcore.explain.limiter import WORTH, limiters
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.gate.expand import Expansion, headroom
 from flashcore.gate.formats import escaped
 from flashcore.model import causes, intervals

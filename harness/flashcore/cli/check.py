@@ -8,7 +8,7 @@ from typing import Any
 
 from flashcore.cli import options, output, progress, text_tables
 from flashcore.errors import Exit
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.measure.settings import Settings
 from flashcore.model.causes import MachineStopped
 from flashcore.model.record import Artifact, Plan, Record

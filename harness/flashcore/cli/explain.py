@@ -13,7 +13,7 @@ from flashcore.cli.grid import grid
 from flashcore.errors import Exit, UsageError
 from flashcore.explain import roofline
 from flashcore.explain.advice import Advice, advice, as_data, is_timed, sentence
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
 from flashcore.model.record import Record, unlaunched_note
 from flashcore.pipeline.judging import Rules, judge_record

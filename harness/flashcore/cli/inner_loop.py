@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from flashcore.explain import diff, roofline
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
 from flashcore.explain.times import speedup
 from flashcore.gate.wording import value_of

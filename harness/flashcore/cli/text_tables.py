@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flashcore.cli.grid import cell, grid
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
 from flashcore.model.record import CaseOutcome, Record, Subject
 from flashcore.model.suite import Stage

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 from flashcore.chips.occupancy import WARP
 from flashcore.explain.explain import what_ifs
 from flashcore.explain.limiter import WORTH, Remedy, idle_sms, remedies
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import sm_count
 from flashcore.explain.time_shares import Part, Whole, whole
 from flashcore.model.catalogue import spec_of

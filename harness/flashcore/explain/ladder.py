@@ -11,7 +11,8 @@ from math import log
 
 from flashcore.explain import roofline
 from flashcore.explain.limiter import limiter
-from flashcore.explain.predictions import Judged, Outcome, Reading, Readings, judge, progress
+from flashcore.explain.predictions import Judged, Outcome, judge, progress
+from flashcore.explain.readings import Reading, Readings
 from flashcore.explain.rows import Row
 from flashcore.explain.times import Speedup
 from flashcore.model.catalogue import FACTS

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 from flashcore.chips import devices
 from flashcore.explain import roofline
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.model.catalogue import PHASE_SHARE
 from flashcore.model.causes import Sampled
 from flashcore.model.record import Fact, Record, Roof, Subject

@@ -6,22 +6,17 @@ values without a start as levels. A level of time on another device is not compa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from math import inf, log
 from typing import Literal
 
 from flashcore.chips import devices
-from flashcore.explain import times
-from flashcore.explain.roofline import CaseBounds, Gap, case_bounds
-from flashcore.explain.times import Speedup
-from flashcore.model import cause_text, intervals
+from flashcore.explain.readings import Reading, Readings
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
-from flashcore.model.causes import Detail, FirstRound, WorstInput
-from flashcore.model.record import Fact, Plan, Record, Subject, Time, plans_for
-from flashcore.model.suite import Prediction, Shape, Variant
-from flashcore.model.text import in_words, same_hardware
+from flashcore.model.causes import WorstInput
+from flashcore.model.suite import Prediction, Variant
+from flashcore.model.text import in_words
 
 #: ``elsewhere``: predicted for another device and not comparable with this one; ``open``: nothing was predicted.
 Outcome = Literal["confirmed", "more", "partly", "none", "against", "missed", "unmeasured", "elsewhere", "open"]
@@ -36,130 +31,6 @@ CLOSE = 0.1  # relative tolerance of a level if neither direction is better
 ZERO_PCT = 0.5
 #: The kind of inputs of errors in documents.
 RANDOM = "normal"
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A measured number and its ``detail``, or why there is none."""
-
-    value: float | None
-    why: str = ""
-    detail: Detail | str = ""
-
-    @property
-    def note(self) -> str:
-        """The detail in words, for people."""
-        return cause_text.text(self.detail)
-
-
-class Readings:
-    """The numbers of a record by fact, variant and shape.
-
-    Static readings are for the measured arch, else the suite's usual one, and for a variant's worst kernel: the largest
-    value, or the smallest if higher is better.
-    """
-
-    def __init__(self, record: Record) -> None:
-        self.record = record
-        self.roofs = record.roofs_by("bench")
-        gpu_arch, archs = record.gpu_arch, record.suite.archs
-        #: The arch of the measured GPU, else the suite's usual one.
-        self.arch = record.suite.usual_arch or None
-        if gpu_arch is not None:
-            same = (a for a in archs if same_hardware(a, gpu_arch))
-            self.arch = gpu_arch if gpu_arch in archs else next(same, gpu_arch)
-        self._plans: dict[str | None, Mapping[tuple[str, str], Plan]] = {}
-        self._static: dict[tuple[str, str, str], dict[Subject, Fact]] = {}
-        for fact in record.facts:
-            s = fact.subject
-            if s.arch is not None:
-                self._static.setdefault((s.variant, s.arch, fact.name), {})[s] = fact
-
-    @cached_property
-    def alike(self) -> dict[str, list[Shape]]:
-        """For each shape, the identical ones, itself included."""
-        suite = self.record.suite
-        return {shape.name: row for row in suite.rows(suite.shapes.values()) for shape in row}
-
-    @cached_property
-    def bounds(self) -> dict[Subject, CaseBounds]:
-        """The bounds and gaps of each case with formulas."""
-        return {bounds.subject: bounds for bounds in case_bounds(self.record)}
-
-    def gap(self, variant: str, shape: str) -> Gap | None:
-        """The gap of the case's time that ranks, if it was measured and a floor is known."""
-        bounds = self.bounds.get(Subject(variant, shape=shape))
-        return bounds.gap(self.record.suite.shapes[shape].time) if bounds else None
-
-    def plans(self, arch: str | None) -> Mapping[tuple[str, str], Plan]:
-        """The launch plans for an arch by variant and shape; see :func:`plans_for`."""
-        if arch not in self._plans:
-            self._plans[arch] = plans_for(self.record.plans, arch)
-        return self._plans[arch]
-
-    def static(self, name: str, variant: str, shape: str | None, arch: str | None) -> list[Fact]:
-        """The static facts of that name of every kernel, at ``shape`` if they depend on the launch plan."""
-        facts = self._static.get((variant, arch or "", name), {}).values()
-        return [f for f in facts if f.subject.shape in (None, shape)]
-
-    def of(self, name: str, variant: str | None, shape: str) -> Reading:
-        """The reading of a fact of a case; a static fact's is that of the variant."""
-        if variant is None:
-            return Reading(None, "it has no parent")
-        if variant not in self.record.suite.variants:
-            return Reading(None, f"no variant {variant}")
-        spec = FACTS.get(name)
-        if spec is not None and spec.group == "static":
-            facts = self.static(name, variant, shape, self.arch)
-            if worst := extreme(name, facts):
-                return Reading(worst.number)
-            return Reading(None, unmeasured(facts) or f"not recorded for {self.arch or 'any arch'}")
-        subject = Subject(variant, shape=shape)
-        fact = self.record.facts.get(name, subject)
-        if fact is None or fact.number is None:
-            stale = self.record.stale.get(subject.case)
-            return Reading(None, cause_text.text(stale) or (fact.note if fact else "") or "not recorded")
-        return Reading(fact.number, detail=fact.detail)
-
-    def speedup(
-        self, time: str, variant: str, other: str | None, shape: str, of_shape: str | None = None
-    ) -> Speedup | None:
-        """The speedup of a variant over another by a time (``isolated_p50``), by :mod:`flashcore.explain.times`.
-
-        Args:
-            of_shape: the other variant's shape, by default ``shape``. It must be identical.
-        """
-        return times.speedup(self.time(time, other, of_shape or shape), self.time(time, variant, shape))
-
-    def levels(self, time: str, variant: str, shape: str) -> str:
-        """The two levels of a bimodal time in words; empty for any other."""
-        levels = intervals.levels(self.time(time, variant, shape).samples)
-        return levels.text if levels else ""
-
-    def first_round(self, time: str, variant: str, shape: str) -> str:
-        """The number of samples in words of a time that was taken no further after a first round; else empty."""
-        fact = self.record.facts.get(f"{time.removesuffix('_p50')}_samples", Subject(variant, shape=shape))
-        return f"{fact.value} samples" if fact and isinstance(fact.detail, FirstRound) else ""
-
-    def time(self, fact: str, variant: str | None, shape: str) -> Time:
-        """A time by its fact: a median with its samples, or another figure, which has none."""
-        subject, mode = Subject(variant or "", shape=shape), fact.removesuffix("_p50")
-        if mode != fact:
-            return self.record.time(subject, mode)
-        return Time(subject, mode, self.of(fact, variant, shape).value)
-
-
-def extreme(name: str, facts: Sequence[Fact]) -> Fact | None:
-    """The fact of a variant's worst kernel; ``None`` unless all kernels' facts were measured."""
-    if not facts or any(f.number is None for f in facts):
-        return None
-    pick: Callable[..., Fact] = min if FACTS[name].better == "higher" else max
-    return pick(facts, key=lambda f: f.number)
-
-
-def unmeasured(facts: Sequence[Fact]) -> str:
-    """The note of the first unmeasured fact; empty if there is none."""
-    return next((f.note for f in facts if f.number is None), "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.explain.times import Speedup, apart
 from flashcore.model.suite import Shape
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from flashcore.chips import devices
 from flashcore.explain import roofline
 from flashcore.explain.limiter import WAITS, WORTH, idle_sms, limiters, title
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import sm_count
 from flashcore.model.record import Roof, Subject
 from flashcore.model.suite import Shape, Variant

@@ -21,7 +21,7 @@ from flashcore.chips import occupancy
 from flashcore.errors import Exit
 from flashcore.explain.advice import Advice, for_fact
 from flashcore.explain.explain import advice
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import case_bounds
 from flashcore.gate.baseline import Baseline, compilers
 from flashcore.gate.expand import Expansion, Expectation, accepts, excess, expired, in_scope, limit_text

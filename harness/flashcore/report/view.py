@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from flashcore.explain import heat, ladder, limiter, measured_roofs
 from flashcore.explain.ladder import Ladder, Step
 from flashcore.explain.limiter import Limiters
-from flashcore.explain.predictions import Readings, extreme, unmeasured
+from flashcore.explain.readings import Readings, extreme, unmeasured
 from flashcore.explain.roofline import Gap
 from flashcore.explain.rows import Row
 from flashcore.gate.judge import Judgement, Status

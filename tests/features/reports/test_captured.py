@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import FlashcoreError
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.features.reports import kernels, traces
 from flashcore.features.reports.assemble import record_of
 from flashcore.features.reports.capture import Captured, Ran

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flashcore.cli.main import main
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.features.reports import kernels
 from tests.support.judged import book_of, judged
 from tests.support.launches import launches

@@ -14,7 +14,7 @@ import pytest
 
 from flashcore.cli.main import main
 from flashcore.errors import RecordError, UsageError
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.features.reports import assemble, kernels, traces
 from flashcore.features.reports.read import read_report
 from flashcore.model.record import Record, Source, Subject

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flashcore.explain import diff, limiter
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.explain.times import Speedup, apart, speedups
 from flashcore.features.compare import differences
 from flashcore.model import cause_text

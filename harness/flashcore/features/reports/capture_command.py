@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from flashcore.cli import options, progress, terminal
 from flashcore.errors import Exit, UsageError
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.features.reports import activity, kernels
 from flashcore.features.reports import captured as captures
 from flashcore.features.reports.capture import OUTPUT, Settings, Stopped, capture

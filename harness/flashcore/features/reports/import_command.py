@@ -8,7 +8,7 @@ from pathlib import Path
 
 from flashcore.cli import options, output
 from flashcore.errors import Exit
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.features.reports import kernels
 from flashcore.features.reports.assemble import PROBLEM, by_gpu, record_of
 from flashcore.features.reports.read import read_report

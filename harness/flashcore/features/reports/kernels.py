@@ -9,7 +9,7 @@ from typing import NamedTuple
 from flashcore.cli import output
 from flashcore.cli.grid import grid
 from flashcore.explain import limiter
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.features.reports import traces
 from flashcore.model.groups import grouped
 from flashcore.model.record import Record

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from flashcore.explain.advice import advice, as_data, sentence, unadvised
 from flashcore.explain.limiter import limiters
-from flashcore.explain.predictions import Readings
+from flashcore.explain.readings import Readings
 from flashcore.gate.wording import sentence as verdict_sentence
 from flashcore.gate.wording import summary
 from flashcore.model.intervals import levels, ratio
