@@ -33,6 +33,8 @@ from flashcore.suites.operator_schema import parse_schema
         ("(Tensor x, Tensor(a!) y=None) -> ()", "a default that fits Tensor"),
         ("(Tensor x, Tensor(a!) y, int n=1, int m) -> ()", "after those without"),
         ("(Tensor class, Tensor(a!) y) -> ()", "C\\+\\+"),
+        ("(Tensor x, Tensor(a!) y, int mode) -> ()", r"torch.compile .* unlike mode \(rename to a_mode\)"),
+        ("(Tensor x, Tensor(a!) y, int dispatch_key) -> ()", "unlike dispatch_key"),
     ],
 )
 def test_a_bad_schema_says_what_was_expected(schema: str, expected: str) -> None:

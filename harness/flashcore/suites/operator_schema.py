@@ -26,8 +26,11 @@ SCALAR_TYPES = {
     "uint64": "UInt64",
     "bool": "Bool",
 }
-#: Reserved words: names of arguments and dimensions become members of C++ structs.
+#: Words that cannot be names of arguments and dimensions: they become members of C++ structs.
 CPP_WORDS = frozenset(Path(__file__).with_name("cpp_keywords.txt").read_text(encoding="utf-8").split())
+#: Words that cannot be names of arguments: torch passes arguments by name to functions with parameters of these names,
+#: when it compiles or checks an operator with outputs.
+TORCH_WORDS = frozenset({"dispatch_key", "mode"})
 _ARGUMENT = re.compile(
     r"(?P<type>Tensor|int|float|bool)(?P<alias>\([a-z]!\))?(?P<optional>\?)? (?P<name>[a-z][a-z0-9_]*)"
     r"(=(?P<default>\S+))?"
@@ -90,4 +93,8 @@ def parse_schema(schema: str, inout: Collection[str] = ()) -> list[Argument]:
         raise ValueError("unique argument names")
     if reserved := sorted(CPP_WORDS.intersection(names)):
         raise ValueError(f"names that are not reserved in C++, unlike {', '.join(reserved)}")
+    if reserved := sorted(TORCH_WORDS.intersection(names)):
+        raise ValueError(
+            f"names that torch.compile does not use itself, unlike {', '.join(reserved)} (rename to a_{reserved[0]})"
+        )
     return arguments

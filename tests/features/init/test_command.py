@@ -73,6 +73,8 @@ __global__ void __launch_bounds__(16 * (2 + 6)) add_kernel(const float* __restri
   if (i < n) { C[i] = a[i] + b[i]; }
 }
 
+__global__ void picked(const float* x, float* y, int mode) { y[0] = x[mode]; }
+
 static float helper(float x) { if (x > 0) { return x; } return -x; }
 
 void add(float* out, const float* a, const float* b, float scale, int n, cudaStream_t stream) {
@@ -105,6 +107,7 @@ def test_kernels_and_launchers_are_found() -> None:
     assert found == {
         "tiled": (True, ("T", "N"), ["Tensor", "Tensor"]),
         "add_kernel": (True, (), ["Tensor", "Tensor", "Tensor", "int", "int"]),
+        "picked": (True, (), ["Tensor", "Tensor", "int"]),
         "add": (False, (), ["Tensor", "Tensor", "Tensor", "float", "int", "stream"]),
         "gemm": (True, (), ["Tensor", "Tensor"]),
         "clustered": (False, (), ["Tensor", "Tensor"]),
@@ -117,6 +120,7 @@ def test_kernels_and_launchers_are_found() -> None:
         ("", "add((float*)a.out, (const float*)a.a,", "Tensor a, Tensor b, Tensor(a!) out, float scale, int n"),
         ("add_kernel", "add_kernel<<<", "Tensor a, Tensor b, Tensor(a!) c, int block_size, int n"),
         ("tiled<float, 2>", "(float*)a.y);", "Tensor x, Tensor(a!) y"),
+        ("picked", "picked<<<", "Tensor x, Tensor(a!) y, int a_mode"),
     ],
 )
 def test_the_suite_calls_the_launcher(tmp_path: Path, launcher: str, call: str, schema: str) -> None:
@@ -195,7 +199,7 @@ def test_a_long_name_is_cut(tmp_path: Path) -> None:
 
 
 def test_what_there_is_not_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"found only tiled, add_kernel, add"):
+    with pytest.raises(UsageError, match=r"found only tiled, add_kernel, picked, add"):
         command.write(tmp_path / "suite", theirs(tmp_path), "subtract")
     with pytest.raises(UsageError, match="expected a CUDA file"):
         command.write(tmp_path / "suite", tmp_path / "no.cu")

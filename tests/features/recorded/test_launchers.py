@@ -96,7 +96,7 @@ Planned = Callable[[int, str], Plan]
 def launchers_suite(
     whole_cuda_headers: None, compiler: Nvcc, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Built, list[Plan]]:
-    """The suite with a launcher for each way to launch, and its plans by mode. (Compiles two objects.)"""
+    """The suite with a launcher for each way to launch, and its plans by form. (Compiles two objects.)"""
     suite = load.load(TOY.with_name("launchers"))
     folder = tmp_path_factory.mktemp("launchers")
     with no_disassembler():
@@ -105,17 +105,17 @@ def launchers_suite(
     source = Path(suite.root, "launchers.cu").read_text()
     plain = suite.shapes["plain"]
     shapes = [
-        replace(plain, name=mode, params={**plain.params, "mode": int(mode)})
-        for mode in re.findall(r"case (\d+):", source)
+        replace(plain, name=form, params={**plain.params, "form": int(form)})
+        for form in re.findall(r"case (\d+):", source)
     ]
     return Built(suite, folder, artifacts), launch_plan.plans(suite, artifacts, shapes, launchers)
 
 
 @pytest.fixture(scope="module")
-def mode(launchers_suite: tuple[Built, list[Plan]]) -> Planned:
-    """The plan of a mode on an arch."""
+def form(launchers_suite: tuple[Built, list[Plan]]) -> Planned:
+    """The plan of a form on an arch."""
     plans = {(p.shape, p.archs[0]): p for p in launchers_suite[1]}
-    return lambda mode, arch: plans[str(mode), arch]
+    return lambda form, arch: plans[str(form), arch]
 
 
 @pytest.mark.parametrize(
@@ -132,17 +132,17 @@ def mode(launchers_suite: tuple[Built, list[Plan]]) -> Planned:
         (10, ((8 * 108, 1, 1), 1024), ((8 * 132, 1, 1), 1024)),
     ],
 )
-def test_launches_are_those_of_the_arch(mode: Planned, number: int, on_80: object, on_90: object) -> None:
+def test_launches_are_those_of_the_arch(form: Planned, number: int, on_80: object, on_90: object) -> None:
     """Attributes, properties and occupancy have the arch's answers, so that a fallback is taken where it would be."""
-    plans = [mode(number, arch) for arch in ("sm_80", "sm_90a")]
+    plans = [form(number, arch) for arch in ("sm_80", "sm_90a")]
     assert [plan.cause for plan in plans] == [None, None]
     assert [(x.grid, x.dynamic_smem) for plan in plans for x in plan.launches] == [on_80, on_90]
     assert plans[1].launches[0].cooperative == (number == 10)
     assert plans[1].launches[0].cluster == ((16, 1, 1) if number == 9 else (1, 1, 1))
 
 
-def test_streams_in_order_and_one_allocation_are_fine(mode: Planned) -> None:
-    forked, allocated, in_order = (mode(number, "sm_80") for number in (6, 7, 11))
+def test_streams_in_order_and_one_allocation_are_fine(form: Planned) -> None:
+    forked, allocated, in_order = (form(number, "sm_80") for number in (6, 7, 11))
     assert [x.kernel for x in forked.launches] == ["twice", "bounded"] and forked.cause is None
     assert [x.kernel for x in allocated.launches] == ["twice", "twice"] and allocated.cause is None
     assert [x.kernel for x in in_order.launches] == ["twice", "twice"] and in_order.cause is None
@@ -165,16 +165,16 @@ def test_streams_in_order_and_one_allocation_are_fine(mode: Planned) -> None:
     ],
 )
 def test_a_launch_that_no_gpu_of_the_arch_accepts_fails(
-    mode: Planned, number: int, expected: Cause | type[Cause], arch: str
+    form: Planned, number: int, expected: Cause | type[Cause], arch: str
 ) -> None:
-    plan = mode(number, arch)
+    plan = form(number, arch)
     assert plan.failed and not plan.launches and isinstance(plan.cause, LaunchRefused)
     assert plan.cause.because == expected or type(plan.cause.because) is expected
     assert check.built([], [plan]) is Exit.FAILED
 
 
-def test_a_large_cluster_needs_its_attribute(mode: Planned) -> None:
-    causes = [mode(27, arch).cause for arch in ("sm_80", "sm_90a")]
+def test_a_large_cluster_needs_its_attribute(form: Planned) -> None:
+    causes = [form(27, arch).cause for arch in ("sm_80", "sm_90a")]
     assert [type(c.because) for c in causes if isinstance(c, LaunchRefused)] == [DoesNotFit, NotOptedIn]
 
 
@@ -190,18 +190,18 @@ def test_a_large_cluster_needs_its_attribute(mode: Planned) -> None:
         (50, LaunchesNothing()),
         (51, NotCapturable("cudaMalloc")),
         (52, NotCapturable("cudaDeviceSynchronize")),
-        (55, PlanCrashed(3, "no such mode")),
+        (55, PlanCrashed(3, "no such form")),
     ],
 )
-def test_a_launcher_that_cannot_work_fails(mode: Planned, number: int, expected: Cause) -> None:
-    plan = mode(number, "sm_90a")
+def test_a_launcher_that_cannot_work_fails(form: Planned, number: int, expected: Cause) -> None:
+    plan = form(number, "sm_90a")
     assert plan.cause == expected and plan.failed and check.built([], [plan]) is Exit.FAILED
 
 
-def test_a_launcher_may_refuse_a_shape(mode: Planned) -> None:
-    assert mode(53, "sm_80").cause == PlanRefused("expected a multiple of 24")
-    assert mode(54, "sm_80").cause == PlanRefused("invalid argument")
-    assert check.built([], [mode(53, "sm_80")]) is Exit.OK
+def test_a_launcher_may_refuse_a_shape(form: Planned) -> None:
+    assert form(53, "sm_80").cause == PlanRefused("expected a multiple of 24")
+    assert form(54, "sm_80").cause == PlanRefused("invalid argument")
+    assert check.built([], [form(53, "sm_80")]) is Exit.OK
 
 
 @pytest.mark.parametrize(
@@ -212,8 +212,8 @@ def test_a_launcher_may_refuse_a_shape(mode: Planned) -> None:
         (62, "cudaDeviceGetAttribute of attribute 13"),
     ],
 )
-def test_what_only_a_gpu_can_answer_leaves_the_plan_unknown(mode: Planned, number: int, call: str) -> None:
-    plan = mode(number, "sm_90a")
+def test_what_only_a_gpu_can_answer_leaves_the_plan_unknown(form: Planned, number: int, call: str) -> None:
+    plan = form(number, "sm_90a")
     assert plan.cause == PlanUnknown(call) and plan.can_run and not plan.failed and not plan.launches
     assert check.built([], [plan]) is Exit.OK
 
@@ -228,14 +228,14 @@ def test_a_recorded_plan_depends_on_the_kernels_of_the_arch(launchers_suite: tup
 @pytest.mark.gpu
 def test_on_a_gpu_the_recorded_launches_are_those_that_run(tmp_path: Path) -> None:
     folder = shutil.copytree(TOY.with_name("launchers"), tmp_path / "suite")
-    lines = [f"[shape.m{mode}]\nparams = {{ N = 1024, mode = {mode} }}\n" for mode in (1, 2, 3, 4, 6, 8, 9, 10)]
+    lines = [f"[shape.m{form}]\nparams = {{ N = 1024, form = {form} }}\n" for form in (1, 2, 3, 4, 6, 8, 9, 10)]
     manifest = folder / "suite.toml"
     manifest.write_text(manifest.read_text().replace("[variant.any]", "\n".join([*lines, "[variant.any]"])))
     done = flashcore("profile", "--suite", str(folder), cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     record = store.read(lookup.find(tmp_path / "profiles", None))
     assert {f.subject.shape: f.value for f in record.facts.named("plan_matches")} == {
-        f"m{mode}": 1 for mode in (1, 2, 3, 4, 6, 8, 9, 10)
+        f"m{form}": 1 for form in (1, 2, 3, 4, 6, 8, 9, 10)
     } | {"plain": 1}
 
 
@@ -253,17 +253,17 @@ print(library.flashcore_launch(*given), library.cudaGetLastError())
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("mode", [0, 20, 21, 22, 23, 24, 25, 26, 27, 28])
+@pytest.mark.parametrize("form", [0, 20, 21, 22, 23, 24, 25, 26, 27, 28])
 def test_on_a_gpu_the_refused_launches_fail(
-    launchers_suite: tuple[Built, list[Plan]], compiler: Nvcc, tmp_path: Path, mode: int
+    launchers_suite: tuple[Built, list[Plan]], compiler: Nvcc, tmp_path: Path, form: int
 ) -> None:
     built, gpu = launchers_suite[0], Gpu.find()
     artifact = built.of("any", (gpu and gpu.arch_of(built.suite.archs)) or "")
     library = tmp_path / "real.so"
     code = Path(artifact.plan_library or "").with_name("variant.o")
     subprocess.run([compiler.path, "-shared", "-cudart", "shared", "-o", library, code], check=True)
-    done = subprocess.run([sys.executable, "-c", CALL, library, str(mode)], capture_output=True, text=True, check=True)
-    assert any(map(int, done.stdout.split())) == bool(mode)
+    done = subprocess.run([sys.executable, "-c", CALL, library, str(form)], capture_output=True, text=True, check=True)
+    assert any(map(int, done.stdout.split())) == bool(form)
 
 
 def test_a_build_with_another_recorder_is_made_again(
@@ -305,7 +305,7 @@ CUDAStream getCurrentCUDAStream(signed char device = -1);
 }  // namespace c10
 __global__ void twice(float* out) { out[threadIdx.x] *= 2; }
 static cudaError_t launch(const flashcore::Args& a, const flashcore::Shape&, void*, cudaStream_t) {
-  if (a.mode == 1) throw c10::Error();
+  if (a.form == 1) throw c10::Error();
   twice<<<1, 32, 0, c10::cuda::getCurrentCUDAStream().stream()>>>(static_cast<float*>(a.out));
   return cudaGetLastError();
 }
@@ -320,7 +320,7 @@ def test_torchs_current_stream_is_the_given_one_and_its_errors_leave_the_plan_un
     (folder / "launchers.cu").write_text(OF_TORCH)
     built = compile_one(folder, tmp_path / "build")
     plain = built.suite.shapes["plain"]
-    shapes = [replace(plain, name=f"m{mode}", params={**plain.params, "mode": mode}) for mode in (0, 1)]
+    shapes = [replace(plain, name=f"m{form}", params={**plain.params, "form": form}) for form in (0, 1)]
     fine, unknown = launch_plan.plans(built.suite, built.artifacts, shapes, launchers)
     assert fine.cause is None and [x.kernel for x in fine.launches] == ["twice"]
     assert unknown.cause == PlanUnknown("torch (no GPU)")

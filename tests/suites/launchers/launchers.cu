@@ -62,7 +62,7 @@ cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, void*, c
   config.numAttrs = 1;
   void* arguments[] = {&x, &out, const_cast<int*>(&n)};
 
-  switch (a.mode) {
+  switch (a.form) {
     case 0:
       twice<<<blocks, 256, KB, stream>>>(x, out, n);
       break;
@@ -115,7 +115,7 @@ cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, void*, c
       twice<<<blocks, 256, KB, stream>>>(scratch, out, n);
       break;
     }
-    case 8:  // tries, and reads the error; a kernel whose attribute no mode that runs on a GPU raises for the process
+    case 8:  // tries, and reads the error; a kernel whose attribute no form that runs on a GPU raises for the process
       bounded<<<2 * blocks, 128, 100 * KB, stream>>>(x, out, n);
       if (cudaGetLastError() != cudaSuccess) bounded<<<2 * blocks, 128, 8 * KB, stream>>>(x, out, n);
       break;
@@ -224,7 +224,7 @@ cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, void*, c
     case 54:
       return cudaErrorInvalidValue;
     case 55:
-      std::printf("no such mode\n");
+      std::printf("no such form\n");
       std::fflush(stdout);
       std::exit(3);
 

@@ -15,7 +15,7 @@ def make_inputs(params: Mapping[str, Any], seed: int, device: str, kind: str = "
     import torch
 
     generator = torch.Generator(device=device).manual_seed(seed)
-    return {"x": torch.randn(params["N"], generator=generator, device=device), "mode": params["mode"]}
+    return {"x": torch.randn(params["N"], generator=generator, device=device), "form": params["form"]}
 
 
 def reference(inputs: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:

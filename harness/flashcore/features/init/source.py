@@ -13,7 +13,7 @@ from pathlib import Path
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.gpu import Gpu
-from flashcore.suites.operator_schema import CPP_WORDS
+from flashcore.suites.operator_schema import CPP_WORDS, TORCH_WORDS
 
 _FORMS = {"suite.toml": "from_suite.toml.txt", "problem.py": "from_problem.py.txt", "launch.cu": "from_launch.cu.txt"}
 #: Parentheses in parentheses, as deep as public code has them.
@@ -234,9 +234,9 @@ def _call(function: Function, arguments: Mapping[str, Parameter], launcher: str)
 
 
 def _name(text: str) -> str:
-    """A name that schemas and C++ allow."""
+    """A name that schemas, C++ and torch allow."""
     name = text.lower().lstrip("_0123456789")
-    return f"a_{name}".rstrip("_") if name in CPP_WORDS or not name else name
+    return f"a_{name}".rstrip("_") if name in CPP_WORDS | TORCH_WORDS or not name else name
 
 
 def _release() -> str:
