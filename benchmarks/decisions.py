@@ -362,7 +362,7 @@ def judged(edit: Edit, folder: Path, flags: Sequence[str] = FLAGS) -> Outcome:
     suite = load(root)
     artifact = Artifact(edit.variant, ARCH, "ok", cubin=str(made))
     environment = Environment(None, "", "", "", "", nvcc=nvcc.version)
-    values = Facts(static_facts.facts(artifact, root, suite)[0])
+    values = Facts(static_facts.facts(artifact, root, suite))
     record = Record("", "", suite, environment, (artifact,), (), (), (), values)
     judgement = judge.judge(record, today=date(2026, 1, 1), variants=[edit.variant])
     places = Places(record, root)

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.build import build
-from flashcore.build.compiling import Compiling
 from flashcore.measure.context import Context
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.journal import Result, Task
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Command, Limits, Place, Program
-from flashcore.model.record import Built
 from tests import factory
 
 
@@ -26,13 +24,6 @@ def context(folder: Path, baseline: str = "", **changes: Any) -> Context:
     chosen = Settings("suite", build=str(folder / "build"), **settings)
     made = Context(chosen, suite, None, None, build.Options(), (), (), folder=folder, device="cpu")
     return replace(made, **changes)
-
-
-class Finished(Compiling):
-    """A build that is over."""
-
-    def __init__(self, first: Built, rest: Built | None = None) -> None:
-        self.first, self._result = first, rest or first
 
 
 def program(command: Command, **options: Any) -> Program:

@@ -63,7 +63,7 @@ def answers(built: Built) -> dict[str, tuple[float | None, int]]:
     plans = {p.variant: p for p in launch_plan.plans(built.suite, built.artifacts, [built.suite.shapes["small"]])}
     assert {a.variant: a.message for a in built.artifacts if a.status != "ok"} == {}
     with no_disassembler():
-        smem = {a.variant: Facts(static_facts.facts(a)[0]).named("static_smem")[0].number for a in built.artifacts}
+        smem = {a.variant: Facts(static_facts.facts(a)).named("static_smem")[0].number for a in built.artifacts}
     return {name: (smem[name], plan.launches[0].block[0]) for name, plan in plans.items()}
 
 
@@ -173,12 +173,12 @@ SPOILED: dict[str, Callable[[Path], object]] = {
     "an edited cubin": lambda folder: spoil(folder / "variant.cubin", b"copy_kernel", b"cope_kernel"),
     "an edited log": lambda folder: spoil(folder / "variant.log", b"registers", b"registerz"),
     "an edited library": lambda folder: spoil(folder / "plan.so", b"copy_kernel", b"cope_kernel"),
-    "an edited list of contents": lambda folder: spoil(folder / "unit.json", b'"host":"', b'"hose":"'),
+    "an edited list of contents": lambda folder: spoil(folder / "made.json", b'"host":"', b'"hose":"'),
     "an edited object": lambda folder: spoil(folder / "variant.o", b"copy_kernel", b"cope_kernel"),
     "an added listing": lambda folder: (folder / "variant.sass").write_text("edited"),
     "another variant's folder": renamed,
     "a folder that others may write": lambda folder: folder.chmod(0o777),
-    "a manifest that others may write": lambda folder: (folder / "unit.json").chmod(0o666),
+    "a manifest that others may write": lambda folder: (folder / "made.json").chmod(0o666),
     "a list of files that others may write": lambda folder: next(folder.parent.glob("two_steps-*.json")).chmod(0o666),
 }
 

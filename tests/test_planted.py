@@ -259,11 +259,11 @@ class World:
 
 
 def record_of(suite: Suite, artifact: Artifact, plans: Sequence[Plan], nvcc: str) -> Record:
-    facts, code = facts_module.facts(artifact, Path(suite.root))
+    facts = facts_module.facts(artifact, Path(suite.root))
     if artifact.status == "ok":
         facts += list(facts_module.plan_facts(artifact, plans, facts, None))
     return factory.bare_record(
-        suite, facts, artifacts=(replace(artifact, code=code),), plans=tuple(plans),
+        suite, facts, artifacts=(artifact,), plans=tuple(plans),
         environment=factory.environment(gpu=None, nvcc=nvcc),
     )  # fmt: skip
 

@@ -33,15 +33,15 @@ PLAIN_AND_TWO_STEPS = "[pt]*[ns]"
 Copy = Callable[[], Path]
 
 
-def read(artifact: Artifact) -> tuple[list[Fact], str]:
-    """The facts of what was built, those of its SASS left out, and the hash of its code."""
+def read(artifact: Artifact) -> list[Fact]:
+    """The facts of what was built, those of its SASS left out."""
     with no_disassembler():
         return static_facts.facts(artifact)
 
 
 def code_of(built: Built, variant: str) -> str:
     """The hash of a variant's code."""
-    return read(built.of(variant))[1]
+    return built.of(variant).code
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -89,15 +89,11 @@ def test_a_second_build_starts_no_process(toy: Built, monkeypatch: pytest.Monkey
         raise AssertionError("a process was started")
 
     monkeypatch.setattr(subprocess, "Popen", refuse)
-    ended: list[Artifact] = []
-    again = build.build(
-        toy.suite, toy.folder, build.Options(), variants=toy.suite.variants.values(), ended=ended.append
-    )
-    assert [a.cubin for a in ended] == [a.cubin for a in again if a.status == "ok"]
+    again = build.build(toy.suite, toy.folder, build.Options(), variants=toy.suite.variants.values())
     assert all(a.cached and a.seconds is None for a in again if a.status == "ok")
     assert [a.cubin for a in again] == [a.cubin for a in toy.artifacts]
     assert len({(p.variant, p.shape) for p in launch_plan.plans(toy.suite, again, shapes)}) == 6
-    assert all(static_facts.facts(a)[1] for a in again if a.status == "ok")
+    assert all(a.code for a in again if a.status == "ok")
 
 
 # --- what changes what --------------------------------------------------------------------------
@@ -127,7 +123,7 @@ def test_a_comment_is_compiled_again_and_changes_no_hash(first: Built, copy: Cop
     new = compile_one(root, tmp_path / "elsewhere" / "build", "two_steps").of("two_steps")
     assert not compile_one(root, tmp_path / "build", "two_steps").of("two_steps").cached
     assert (old.closure, old.host, old.cxx) == (new.closure, new.host, new.cxx)
-    assert read(old)[1] == read(new)[1] != ""
+    assert old.code == new.code != ""
     assert old.host and "GCC" in old.cxx
 
 
@@ -136,7 +132,7 @@ def test_what_the_host_does_is_part_of_the_key(first: Built, copy: Copy, tmp_pat
     root, old = copy(), first.of("two_steps")
     edit(root / "two_steps.cu", "static_cast<float>(a.factor)", "static_cast<float>(2 * a.factor)")
     new = compile_one(root, tmp_path / "build", "two_steps").of("two_steps")
-    assert read(old)[1] == read(new)[1]
+    assert old.code == new.code
     assert old.host != new.host and old.closure != new.closure
 
 
@@ -202,7 +198,7 @@ def test_a_renamed_kernel_is_the_same_code(first: Built, copy: Copy, tmp_path: P
     root = copy()
     edit(root / "two_steps.cu", "multiply_kernel", "a_kernel_of_another_name")
     second = compile_one(root, tmp_path / "build", "two_steps")
-    names = {f.subject.kernel for f in read(second.of("two_steps"))[0]}
+    names = {f.subject.kernel for f in read(second.of("two_steps"))}
     assert names == {"copy_kernel", "a_kernel_of_another_name"}
     assert code_of(first, "two_steps") == code_of(second, "two_steps")
 
@@ -253,21 +249,6 @@ def test_a_variant_that_does_not_compile_fails_alone(faulty: Built) -> None:
     assert "ptxas info" not in message
 
 
-def test_each_outcome_is_told_while_others_compile(compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path) -> None:
-    root = copy()
-    edit(root / "two_steps.cu", "float* copy =", "flaot* copy =")
-    loaded, ended = load.load(root), list[tuple[str, str]]()
-    options = build.Options(archs=("sm_90a",))
-    variants = [loaded.variants[name] for name in ("plain", "two_steps")]
-
-    def tell(artifact: Artifact) -> None:
-        ended.append((artifact.variant, artifact.status))
-        assert artifact.status == "failed" or Path(artifact.cubin or "").is_file()
-
-    build.build(loaded, tmp_path / "build", options, variants=variants, with_operator=False, ended=tell)
-    assert sorted(ended) == [("plain", "ok"), ("two_steps", "failed")]
-
-
 def test_a_source_without_its_export_says_so(faulty: Built) -> None:
     message = faulty.of("no_variant").message
     assert message.startswith("required symbol") and "flashcore_launch_plan" in message
@@ -297,8 +278,8 @@ BUILD = NO_DISASSEMBLER + (
     "v, _ = load.select(s, sys.argv[3:4])\n"
     "a = build.build(s, Path(sys.argv[2]), build.Options(archs=('sm_90a',)), variants=v, with_operator=False)\n"
     "p = launch_plan.plans(s, a, list(s.shapes.values()))\n"
-    "for x in a: print(x.variant, x.status, facts(x)[1], x.message)\n"
-    "unknown = [f for x in a for f in facts(x)[0] if f.value is None and f.source != 'sass']\n"
+    "for x in a: print(x.variant, x.status, x.code, x.message)\n"
+    "unknown = [f for x in a for f in facts(x) if f.value is None and f.source != 'sass']\n"
     "print(len(p), sum(bool(x.error) for x in p), unknown)\n"
 )
 
@@ -331,7 +312,7 @@ def test_a_killed_build_is_built_again(stuck_nvcc: StuckNvcc, tmp_path: Path) ->
     assert all(a.status == "ok" for a in built.artifacts), [a.message for a in built.artifacts]
     plans = launch_plan.plans(built.suite, built.artifacts, list(built.suite.shapes.values()))
     assert not any(p.error for p in plans)
-    assert all(read(a)[1] for a in built.artifacts)
+    assert all(a.code for a in built.artifacts)
     assert not list(tmp_path.rglob("*.ninja"))
     time.sleep(1)  # one that is a second old is thought to be about to begin
     compile_one(TOY, tmp_path / "build", "plain", "sm_80")
@@ -388,7 +369,7 @@ def test_a_full_disk_while_disassembling(
 
     def counts(folder: Path) -> list[Fact]:
         (artifact, _) = build.build(loaded, folder, build.Options(), variants=variants, with_operator=False)[::-1]
-        return [fact for fact in static_facts.facts(artifact)[0] if fact.source == "sass"]
+        return [fact for fact in static_facts.facts(artifact) if fact.source == "sass"]
 
     expected = counts(tmp_path / "whole")
     monkeypatch.setattr(toolchain, "optional_tool", lambda name: tool if name == "nvdisasm" else find(name))
@@ -547,18 +528,3 @@ def test_no_nvcc_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         CapabilityError, match=r"no nvcc found\n  hint: install CUDA 13, or: pip install nvidia-cuda-nvcc"
     ):
         build.build(loaded, tmp_path, build.Options(), variants=loaded.variants.values())
-
-
-def test_compilers_run_at_a_lower_priority_while_something_is_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ninja = tmp_path / "ninja"
-    ninja.write_text(f"#!/bin/sh\ncat > /dev/null\nnice > {tmp_path}/niceness\nexit 1\n")
-    ninja.chmod(0o755)
-    monkeypatch.setattr(toolchain, "find_tool", lambda *_: ninja)
-    suite = load.load(str(TOY))
-    for nice in (0, 3):
-        options = build.Options(archs=("sm_90a",), nice=nice)
-        made = build.build(suite, tmp_path / "build", options, variants=[suite.variants["plain"]], with_operator=False)
-        assert [a.status for a in made] == ["failed"]
-        assert int((tmp_path / "niceness").read_text()) == os.getpriority(os.PRIO_PROCESS, 0) + nice

@@ -18,6 +18,7 @@ from flashcore.measure.machine import toolchain
 from flashcore.model.causes import CompileFailed, LibraryLaunches, LibraryMissing
 from flashcore.model.record import Artifact, Environment, Facts, Plan, Record
 from flashcore.model.suite import Suite
+from flashcore.readers.cubin import code_of
 from flashcore.suites import load
 from tests import factory
 from tests.conftest import compile_one
@@ -79,7 +80,7 @@ def compiled(folder: Path, into: Path) -> Artifact:
 def numbers(artifact: Artifact) -> dict[str, object]:
     """Registers, spills and the instructions that a kernel's SASS has."""
     names = ("registers", "spill_store_bytes", "spill_load_bytes", "sass_instructions", "sass_mufu")
-    return {fact.name: fact.value for fact in static_facts.facts(artifact)[0] if fact.name in names}
+    return {fact.name: fact.value for fact in static_facts.facts(artifact) if fact.name in names}
 
 
 def by_hand(command: str, suite: Path, folder: Path) -> Artifact:
@@ -88,9 +89,10 @@ def by_hand(command: str, suite: Path, folder: Path) -> Artifact:
     path = toolchain.find_nvcc().path
     done = subprocess.run([path, *rest, "-o", folder / "hand.cubin"], cwd=suite, capture_output=True, text=True)
     assert (nvcc, done.returncode) == ("nvcc", 0), done.stderr
-    log = folder / "hand.log"
+    cubin, log = folder / "hand.cubin", folder / "hand.log"
     log.write_text(done.stdout + done.stderr)
-    return replace(factory.artifact("plain", "sm_90"), cubin=str(folder / "hand.cubin"), log=str(log))
+    code = code_of(cubin.read_bytes())
+    return replace(factory.artifact("plain", "sm_90"), cubin=str(cubin), code=code, log=str(log))
 
 
 # --- flags --------------------------------------------------------------------------------------
@@ -113,7 +115,7 @@ def test_machine_code_is_that_of_the_same_flags_by_hand(
     command = ["nvcc", *typed, "-lineinfo", "-Xptxas", "-v", "-arch=sm_90", "-cubin", str(tmp_path / "bare.cu")]
     assert artifact.cause is None, artifact.message
     made = by_hand(shlex.join(command), suite, tmp_path)
-    assert numbers(artifact) == numbers(made) and static_facts.facts(artifact)[1] == static_facts.facts(made)[1]
+    assert numbers(artifact) == numbers(made) and artifact.code == made.code
 
 
 def test_the_shown_command_makes_what_the_build_made(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
@@ -122,7 +124,7 @@ def test_the_shown_command_makes_what_the_build_made(compiler: toolchain.Nvcc, t
     options, variants = build.Options(), declared.variants.values()
     ((command, covers),) = build.commands(declared, variants, options, tmp_path / "build")
     made = by_hand(command, suite, tmp_path)
-    assert static_facts.facts(made)[1] == static_facts.facts(artifact)[1] and "sm_90" in covers
+    assert made.code == artifact.code and "sm_90" in covers
 
 
 def test_math_is_exact_unless_its_owner_asks_otherwise(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
@@ -200,7 +202,7 @@ def test_launches_of_libraries_alone_are_unmeasured_and_pass_the_gate(compiler: 
     assert isinstance(plan.cause, LibraryLaunches) and plan.can_run and "libanswer" in plan.error
     declared = load.load(suite)
     environment = Environment(None, "", "", "", "", nvcc=toolchain.find_nvcc().version)
-    facts_of = Facts(static_facts.facts(artifact)[0])
+    facts_of = Facts(static_facts.facts(artifact))
     judged = judge.judge(Record("", "", declared, environment, (artifact,), (plan,), (), (), facts_of))
     (verdict,) = (v for v in judged.limits if v.budget == "as_planned" and v.subject.arch)
     assert (verdict.status, judged.exit_code) == ("unmeasured", Exit.OK)

@@ -42,7 +42,7 @@ def test_spills_come_from_the_ptxas_log() -> None:
 
 
 def test_a_stack_frame_is_not_a_spill(artifact: Artifact) -> None:
-    facts = Facts(facts_module.facts(artifact)[0])
+    facts = Facts(facts_module.facts(artifact))
     assert of(facts, "stack", "stack_bytes") == 256
     assert of(facts, "stack", "spill_store_bytes") == 0
     assert of(facts, "spills", "spill_store_bytes") == 52
@@ -51,7 +51,7 @@ def test_a_stack_frame_is_not_a_spill(artifact: Artifact) -> None:
 def spilled(artifact: Artifact, kernel: str = "spills") -> tuple[Fact, Fact]:
     """A kernel's spill facts."""
     stores, loads = (
-        Facts(facts_module.facts(artifact)[0]).get(name, Subject("kernels", "sm_90a", kernel=kernel))
+        Facts(facts_module.facts(artifact)).get(name, Subject("kernels", "sm_90a", kernel=kernel))
         for name in ("spill_store_bytes", "spill_load_bytes")
     )
     assert stores is not None and loads is not None
@@ -116,7 +116,7 @@ def test_functions_that_are_compiled_apart(
     kernels = tuple(dataclasses.replace(k, spills=k.spills and listed) for k in content.kernels)
     content = dataclasses.replace(content, kernels=kernels, separate=("_Z5heavyPKfi",))
     monkeypatch.setattr(cubin, "read", lambda *a: content)
-    fact = Facts(facts_module.facts(artifact)[0]).get("spill_store_bytes", Subject("kernels", "sm_90a", kernel="stack"))
+    fact = Facts(facts_module.facts(artifact)).get("spill_store_bytes", Subject("kernels", "sm_90a", kernel="stack"))
     assert fact is not None and fact.value == expected
     assert expected is not None or fact.note == "_Z5heavyPKfi is compiled separately, and its callers are unknown"
 
@@ -137,13 +137,11 @@ def test_a_log_of_one_endless_line() -> None:
 def test_static_facts_kept_in_another_form_are_read_again(artifact: Artifact, kept: str) -> None:
     assert artifact.cubin is not None
     Path(artifact.cubin).with_name("static.json").write_text(kept, encoding="utf-8")
-    assert of(Facts(facts_module.facts(artifact)[0]), "spills", "spill_store_bytes") == 52
+    assert of(Facts(facts_module.facts(artifact)), "spills", "spill_store_bytes") == 52
 
 
 def test_performance_warnings_are_counted_and_named(artifact: Artifact) -> None:
-    fact = Facts(facts_module.facts(artifact)[0]).get(
-        "compiler_warnings", Subject("kernels", "sm_90a", kernel="warned")
-    )
+    fact = Facts(facts_module.facts(artifact)).get("compiler_warnings", Subject("kernels", "sm_90a", kernel="warned"))
     assert fact is not None and fact.value == 1 and fact.note.startswith("(C7508) ")
 
 
@@ -152,7 +150,7 @@ def test_every_warning_of_ptxas_is_counted_and_the_first_is_shown(artifact: Arti
     bounds = "Value of threads per SM for entry k is out of range. .minnctapersm will be ignored"
     with Path(artifact.log).open("a", encoding="utf-8") as log:
         log.write(f"k.cu(3): warning #177-D: unused\nptxas warning : {bounds}\nptxas k.ptx, line 3; warning : no\n")
-    facts = Facts(facts_module.facts(artifact)[0])
+    facts = Facts(facts_module.facts(artifact))
     (warned,) = {(f.value, f.note) for f in facts.named("compiler_warnings")}
     assert warned[0] == 3 and warned[1].startswith("(C7508) ")
     record = factory.record(facts=facts)
@@ -213,7 +211,7 @@ def test_no_disassembler_leaves_sass_unmeasured(artifact: Artifact, monkeypatch:
     assert artifact.cubin is not None
     Path(artifact.cubin).with_name("variant.sass").unlink()
     monkeypatch.setattr(toolchain, "optional_tool", lambda _: None)
-    facts = Facts(facts_module.facts(artifact)[0])
+    facts = Facts(facts_module.facts(artifact))
     fact = facts.get("sass_hmma", Subject("kernels", "sm_90a", kernel=SHOWN))
     assert fact is not None and fact.value is None and "no nvdisasm" in fact.note
     assert of(facts, SHOWN, "registers") == 32
@@ -229,7 +227,7 @@ def test_a_disassembler_that_fails_is_not_asked_twice(
     tool.chmod(0o755)
     monkeypatch.setattr(toolchain, "optional_tool", lambda _: tool)
     for _ in range(2):
-        fact = Facts(facts_module.facts(artifact)[0]).get("sass_hmma", Subject("kernels", "sm_90a", kernel=SHOWN))
+        fact = Facts(facts_module.facts(artifact)).get("sass_hmma", Subject("kernels", "sm_90a", kernel=SHOWN))
         assert fact is not None and fact.value is None and "could not read" in fact.note
     assert (tmp_path / "runs").read_text(encoding="utf-8").count("x") == 1
 
@@ -263,13 +261,13 @@ def test_a_cubin_is_disassembled_once(tmp_path: Path) -> None:
 
 def test_facts_are_kept_and_read_again(artifact: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
     assert artifact.cubin is not None
-    first, code = facts_module.facts(artifact)
+    first = facts_module.facts(artifact)
 
     def refuse(*_: object) -> None:
         raise AssertionError("the cubin was read")
 
     monkeypatch.setattr(cubin, "read", refuse)
-    assert facts_module.facts(artifact) == (first, code)
+    assert facts_module.facts(artifact) == first
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"format": 1}'])
@@ -279,11 +277,11 @@ def test_a_damaged_cache_is_made_anew(artifact: Artifact, content: str) -> None:
     cache = Path(artifact.cubin).with_name("static.json")
     cache.write_text(content, encoding="utf-8")
     assert facts_module.facts(artifact) == first
-    assert json.loads(cache.read_bytes())["value"]["code"] == first[1]
+    assert json.loads(cache.read_bytes())["value"]["kernels"]
 
 
 def test_what_failed_has_no_facts() -> None:
-    assert facts_module.facts(Artifact("v", "sm_90a", "failed", Message("no"))) == ([], "")
+    assert facts_module.facts(Artifact("v", "sm_90a", "failed", Message("no"))) == []
 
 
 # --- with a plan --------------------------------------------------------------------------------
@@ -292,7 +290,7 @@ def test_what_failed_has_no_facts() -> None:
 def planned(artifact: Artifact, *launches: Launch, sms: int | None = 132) -> Facts:
     """The facts that a plan gives."""
     plans = [Plan("kernels", "s", launches, 64)]
-    return Facts(facts_module.plan_facts(artifact, plans, facts_module.facts(artifact)[0], sms))
+    return Facts(facts_module.plan_facts(artifact, plans, facts_module.facts(artifact), sms))
 
 
 def test_plan_facts(artifact: Artifact) -> None:

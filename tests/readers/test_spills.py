@@ -53,7 +53,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], 
             for key, built in ((arch, artifact), *unlogged):
                 (folder / "static.json").unlink(missing_ok=True)
                 table = results.setdefault((key, cap), {})
-                for fact in facts(built, SOURCE.parent)[0]:
+                for fact in facts(built, SOURCE.parent):
                     table.setdefault(fact.subject.kernel or "", {})[fact.name] = fact
     return results
 

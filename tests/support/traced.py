@@ -125,14 +125,13 @@ def record(compiled: Compiled, name: str, called: str = "sound") -> Record:
     artifact = dataclasses.replace(compiled.artifacts[name], variant=called)
     variant = dataclasses.replace(compiled.suite.variants[name], name=called)
     suite = dataclasses.replace(compiled.suite, variants={called: variant})
-    facts, code = static_facts.facts(artifact, Path(suite.root))
+    facts = static_facts.facts(artifact, Path(suite.root))
     plans = tuple(compiled.language.plans(artifact, suite.shapes.values()))
     facts += list(static_facts.plan_facts(artifact, plans, facts, None))
     made = factory.bare_record(suite=suite)
     machine = dataclasses.replace(
         made.environment, nvcc=None, libraries={compiled.language.name: compiled.language.version or ""}
     )
-    artifact = dataclasses.replace(artifact, code=code)
     made = dataclasses.replace(made, environment=machine, artifacts=(artifact,), plans=plans)
     return dataclasses.replace(made, facts=Facts(facts), keys={}, stale={})
 

@@ -52,7 +52,7 @@ from flashcore.model.groups import grouped
 from flashcore.model.progress import Step
 from flashcore.model.record import Artifact
 from flashcore.model.suite import Cuda, ForeignLauncher, Problem, Suite, Variant
-from flashcore.readers import host_code
+from flashcore.readers import cubin, host_code
 from flashcore.readers.compiler_log import failed
 from flashcore.suites import lines
 from flashcore.suites.load import select_archs
@@ -64,7 +64,7 @@ DEBUG_FLAGS = ("-G", "-DDEBUG=1", *FLAGS[1:])
 #: Lines that ptxas -v prints about every kernel; they never explain a failure.
 _CHATTER = r"ptxas info|\s+\d+ bytes stack frame"
 _COUNT = r"\[(\d+)/(\d+) "
-_MANIFEST = "unit"  # lists a complete folder's contents
+_MANIFEST = "made"  # lists a complete folder's contents
 _MOST_CHARACTERS = 20_000  # of a compiler's output
 _MOST_LINES = 2000
 _END_S = 15  # that an interrupted ninja has for the compilers
@@ -77,7 +77,6 @@ class Options:
     debug: bool = False  # -G: never timed, never gated
     verbose: bool = False  # show the commands and the compiler's output
     archs: tuple[str, ...] = ()  # empty: all of the suite's
-    nice: int = 0  # how much the compilers' priority is lowered
     plans_only: bool = False  # cubins and launch plans, without the operator, the disassembly and static facts
 
     @staticmethod
@@ -112,7 +111,6 @@ def build(
     with_operator: bool = True,
     reuse: str = "",
     say: Callable[[str], None] = lambda _: None,
-    ended: Callable[[Artifact], None] = lambda _: None,
 ) -> list[Artifact]:
     """Builds the variants and returns each one's outcome on each arch.
 
@@ -123,7 +121,6 @@ def build(
             code is compiled too.
         with_operator: ``False`` omits the torch operator, which is also omitted if torch is not installed.
         reuse: another build folder whose compiled files may be used.
-        ended: called with each outcome while others compile.
 
     Raises:
         CapabilityError: no nvcc, g++ or ninja.
@@ -144,12 +141,11 @@ def build(
             for name in (n for b in (builder, *others) for n in b.names(unit)):
                 if contents := _contents(name, unit.wanted):
                     artifacts.append(_artifact(unit, name, contents))
-                    ended(artifacts[-1])
                     break
             else:
                 missing.append(unit)
         if missing:
-            artifacts += _compile(builder, missing, options, say, ended)
+            artifacts += _compile(builder, missing, options, say)
         made = {(a.variant, a.arch): a for a in artifacts}
         texts = {key: _contents(Path(a.cubin).parent, ())["text"] for key, a in made.items() if a.cubin}
         keys = [(u, (u.variant.name, u.arch)) for u in units if not u.is_host]
@@ -319,7 +315,6 @@ def _compile(
     units: Sequence[Unit],
     options: Options,
     say: Callable[[str], None],
-    ended: Callable[[Artifact], None],
     *,
     again: bool = False,
 ) -> list[Artifact]:
@@ -359,7 +354,6 @@ def _compile(
                 cause = CompilerStopped(str(error))
             lost = Artifact(unit.variant.name, unit.arch, "failed", cause, flags=unit.flags, seconds=seconds)
             artifacts.append(artifact or lost)
-            ended(artifacts[-1])
 
         def end_complete(*more: str) -> None:
             for unit in [u for u in rest if all(has_content(u.folder / n) for n in (*u.wanted, *more))]:
@@ -385,9 +379,7 @@ def _compile(
     say(f"{len(causes)} compilations were interrupted; retrying them with fewer jobs. The first: {first}")
     stopped = [unit for unit in units if unit.name in causes]
     made = [a for a in artifacts if f"{a.variant}-{a.arch}" not in causes]
-    return made + _compile(
-        _Builder(suite, builder.root.parent, builder.torch_root), stopped, options, say, ended, again=True
-    )
+    return made + _compile(_Builder(suite, builder.root.parent, builder.torch_root), stopped, options, say, again=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,8 +422,6 @@ def _ninja(text: str, nvcc: toolchain.Nvcc, options: Options, jobs: str, say: Ca
         errors="replace",
     ) as process:
         assert process.stdin is not None and process.stdout is not None
-        with contextlib.suppress(ProcessLookupError):
-            os.setpriority(os.PRIO_PROCESS, process.pid, os.getpriority(os.PRIO_PROCESS, 0) + options.nice)
         try:
             with contextlib.suppress(BrokenPipeError):  # ninja's message explains it
                 process.stdin.write(text)
@@ -488,7 +478,8 @@ def _named(builder: _Builder, unit: Unit, problem: Path) -> tuple[Path, dict[str
     builder.inputs.refuse_changed(rule, problem)
     final = builder.name(unit, key)
     digests = {name: file_hash(unit.folder / name) for name in (*unit.wanted, LOG, OBJECT, SASS)}
-    contents = {"closure": closure, "host": host, "cxx": cxx, "text": text, "files": digests}
+    code = cubin.read(unit.folder / CUBIN, unit.arch).code
+    contents = {"closure": closure, "code": code, "host": host, "cxx": cxx, "text": text, "files": digests}
     cache.keep(unit.folder, _MANIFEST, final.name, contents)
     with writing(final):
         if reason or not _contents(final, unit.wanted):  # damaged, or lacking files that this build needs
@@ -534,6 +525,7 @@ def _artifact(unit: Unit, folder: Path, contents: Mapping[str, Any], seconds: fl
         arch=unit.arch,
         status="ok",
         closure=contents["closure"],
+        code=contents["code"],
         host=contents["host"],
         cxx=contents["cxx"],
         flags=unit.flags,

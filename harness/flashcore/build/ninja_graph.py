@@ -169,11 +169,10 @@ def graph(suite: Suite, units: Sequence[Unit], bindings: Mapping[str, Path], pro
         ]
     # --exclude-libs hides each library's static CUDA runtime.
     runtime = f"{q(str(nvcc.cudart_static))} -ldl -lrt -lpthread" if any(u.is_host for u in units) else ""
-    # The longest compilations should start first, since they determine the end. A suite usually ends with them. The
-    # first problem is next, since it is checked first.
-    late = len(os.sched_getaffinity(0)) // 2
-    order = sorted(units[:-late], key=lambda unit: unit.variant.problem == units[0].variant.problem)
-    for unit in reversed([*order, *units[-late:]]):
+    # ninja starts what is ready in this order: the GPU's arch first, and a suite's last variants, which are usually the
+    # longest and would end the build alone.
+    order = sorted(units, key=lambda unit: unit.is_host)
+    for unit in reversed(order):
         folder = unit.folder.resolve()
         source = (Path(suite.root) / unit.variant.kind.file).resolve()
         # Relative to the suite, so that __FILE__ is the same in a copy of the suite.
@@ -241,18 +240,6 @@ def graph(suite: Suite, units: Sequence[Unit], bindings: Mapping[str, Path], pro
                 f"  what = {unit.variant.name} operator",
             ]
             defaults.append(_path(folder / "operator.so"))
-    # ninja 1.12 and later start what the most steps wait for, so linking would wait for all compilations. A last step
-    # makes the steps of these units as urgent as the order above says.
-    urgent = (u for u in units if u in units[-late:] or u.variant.problem == units[0].variant.problem)
-    folders = tuple(_path(unit.folder) for unit in urgent)
-    mark = _path(units[0].folder.parent / "urgent")
-    lines += [
-        "rule urgent",
-        "  command = touch $out",
-        "  description = the first problem and the longest compilations",
-        f"build {mark}: urgent {' '.join(name for name in defaults if name.startswith(folders))}",
-    ]
-    defaults.append(mark)
     lines.append(f"default {' '.join(defaults)}")
     return "\n".join(lines) + "\n"
 

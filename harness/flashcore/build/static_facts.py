@@ -95,8 +95,8 @@ _WARNING = re.compile(r"^ptxas .*?(?:warning *: |(?=\(C75\d\d\)))(.*)", re.MULTI
 _SPILLS = r"\s*\d+ bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
 
 
-def facts(artifact: Artifact, root: Path | None = None, suite: Suite | None = None) -> tuple[list[Fact], str]:
-    """Static facts of one built (variant, arch), and the hash of its code.
+def facts(artifact: Artifact, root: Path | None = None, suite: Suite | None = None) -> list[Fact]:
+    """Static facts of one built (variant, arch).
 
     Subjects are (variant, arch, kernel). Spill bytes come from the ptxas log and the cubin, SASS counts from
     ``nvdisasm``. If these are missing or contradict each other, the facts are unmeasured with that cause.
@@ -106,18 +106,13 @@ def facts(artifact: Artifact, root: Path | None = None, suite: Suite | None = No
         suite: its budgets on compiler decisions have facts too.
     """
     if artifact.status != "ok":
-        return [], ""
-    if artifact.cubins:
-        parts = [_cubin_facts(artifact, Path(path), root, suite, kernel) for kernel, path in artifact.cubins.items()]
-        code = hashlib.sha256(" ".join(sorted(code for _, code in parts)).encode()).hexdigest()
-        return [fact for facts, _ in parts for fact in facts], code
-    return ([], "") if artifact.cubin is None else _cubin_facts(artifact, Path(artifact.cubin), root, suite)
+        return []
+    cubins = artifact.cubins or ({"": artifact.cubin} if artifact.cubin else {})
+    return [f for kernel, path in cubins.items() for f in _cubin_facts(artifact, Path(path), root, suite, kernel)]
 
 
-def _cubin_facts(
-    artifact: Artifact, path: Path, root: Path | None, suite: Suite | None, name: str = ""
-) -> tuple[list[Fact], str]:
-    """One cubin's facts and the hash of its code. ``name`` renames the kernel of a single-kernel cubin."""
+def _cubin_facts(artifact: Artifact, path: Path, root: Path | None, suite: Suite | None, name: str) -> list[Fact]:
+    """One cubin's facts. ``name`` renames the kernel of a single-kernel cubin."""
     log = path.with_suffix(".log") if name else Path(artifact.log) if artifact.log else None
     log = log if log and log.is_file() else None
     key = " ".join([str(_FORMAT), *(hashlib.sha256(p.read_bytes()).hexdigest() for p in (path, log) if p)])
@@ -132,7 +127,7 @@ def _cubin_facts(
     subjects = {k: Subject(artifact.variant, artifact.arch, kernel=names[k]) for k in data["kernels"]}
     facts = [fact for kernel, subject in subjects.items() for fact in _kernel_facts(subject, data, kernel)]
     facts += [f for kernel, subject in subjects.items() for f in _local_memory_facts(subject, data, kernel, root)]
-    return [*facts, *(_decided(artifact, path, suite, names) if suite else ())], data["code"]
+    return [*facts, *(_decided(artifact, path, suite, names) if suite else ())]
 
 
 def _decided(artifact: Artifact, path: Path, suite: Suite, names: Mapping[str, str]) -> Iterator[Fact]:
@@ -168,7 +163,6 @@ def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) ->
     code = listing(path, disassembler)
     functions = sass.parse(code or "")
     return {
-        "code": content.code,
         "warnings": _WARNING.findall(ptxas_output),
         "kernels": {
             k.name: {name: getattr(k, name) for name in (*_RESOURCES, "code", "demands")}

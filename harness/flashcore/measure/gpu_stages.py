@@ -1,4 +1,4 @@
-"""Runs the GPU stages in order: check, bench, profile, sanitize. Check may begin while the last problems compile.
+"""Runs the GPU stages in order: check, bench, profile, sanitize.
 
 A case that fails one stage is skipped in the next. On a machine that cannot run them, they are skipped with the reason.
 """
@@ -10,7 +10,6 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from flashcore.build.compiling import Compiling, of_first_problem
 from flashcore.errors import CapabilityError
 from flashcore.measure import cases
 from flashcore.measure.bench import bench
@@ -22,33 +21,20 @@ from flashcore.measure.stage import Stage
 from flashcore.model import plugin, suite
 from flashcore.model.causes import CasesFailed, Incapable, NoGpu
 from flashcore.model.progress import Failure
-from flashcore.model.record import Built, Measured, StageNote, StageResult
+from flashcore.model.record import Measured, StageNote, StageResult
 
 STAGES: Mapping[suite.Stage, Stage] = {"check": check, "bench": bench, "profile": profile, "sanitize": sanitize}
 
 
-def prepare(context: Context, *stages: suite.Stage) -> None:
-    """Starts these stages' first processes, which import while the build compiles."""
-    for name in () if context.cannot_measure else [n for n in _upto(context.settings.upto) if n in stages]:
+def prepare(context: Context) -> None:
+    """Starts the stages' first processes, which import while compilers run."""
+    for name in () if context.cannot_measure else _upto(context.settings.upto):
         with contextlib.suppress(CapabilityError):  # the stage reports it
             STAGES[name].prepare(context)
 
 
-def check_ahead(context: Context, built: Built) -> None:
-    """Checks the first problem while others compile; check then finds its answers in its folder."""
-    context = replace(context, built=built, variants=of_first_problem(context.variants))
-    ready, _ = cases.sort_out(context, "check", ())
-    context.say(f"check: {len(ready)} cases while others compile")
-    stays, context.workers.stays = context.workers.stays, True  # for the other cases
-    try:
-        with context.workers.leased(context.say):
-            STAGES["check"].run(context, cases.child_cases(context, ready))
-    finally:
-        context.workers.stays = stays
-
-
-def measure(context: Context, build: Compiling, checked: Collection[str] = ()) -> Measured:
-    """Runs the GPU stages up to ``settings.upto``. A case that fails one stage is skipped in the next.
+def measure(context: Context, checked: Collection[str] = ()) -> Measured:
+    """Runs the GPU stages of the built variants, up to ``settings.upto``. A case that fails one is skipped in the next.
 
     Args:
         checked: cases that need no new check.
@@ -64,12 +50,11 @@ def measure(context: Context, build: Compiling, checked: Collection[str] = ()) -
     measured = Measured()
     with context.workers.leased(context.say) if names else contextlib.nullcontext():
         for name in names:
-            built = build.first if name == "check" else build.finish()
-            measured, done = _run(replace(context, built=built), name, measured, checked)
+            measured, done = _run(context, name, measured, checked)
             if not done:
                 break
             for more in context.settings.measurements if name == "bench" else ():
-                measured = _added(replace(context, built=built), more, measured)
+                measured = _added(context, more, measured)
     if context.workers.places and measured.outcomes:
         measured = replace(measured, gpus=bench.used(context.workers.places, context.folder, measured))
         for gpu in (g for g in measured.gpus if g.remark):

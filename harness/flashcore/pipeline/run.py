@@ -6,19 +6,16 @@ profiles uses this machine's roofs: recorded, or measured in a separate run. Ref
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from flashcore.build.compiling import Compiling
-from flashcore.errors import FlashcoreError, UsageError
+from flashcore.build.compiling import compile_all
+from flashcore.errors import UsageError
 from flashcore.explain import measured_roofs
 from flashcore.measure import gpu_stages
 from flashcore.measure.cases import child_cases
@@ -45,9 +42,6 @@ from flashcore.suites.load import load
 
 #: The run that measured the roofs, and the ceilings.
 Ceilings = tuple[Record, list[measured_roofs.Measured]]
-#: The lower priority of a run's compilers: what is measured meanwhile would wait for a processor. Those of the roofs
-#: have the usual one, since the run waits for them.
-_NICE = 10
 #: Short, since each ceiling is one number; no opcheck, which `flashcore check` runs.
 _CHECK = Check(repeats=3, opcheck=False, lanes=2)
 _BENCH = Bench(samples=20, seconds=0.2, first=0, modes=("back_to_back", "eager"))
@@ -96,7 +90,6 @@ def record_run(
     if resume:
         folder, settings = resuming.unfinished(settings, say)
     context = open_recordable(settings, say, needs_gpu=needed)
-    context = replace(context, options=replace(context.options, nice=_NICE))
     return run(changed(context) if changed else context, folder)
 
 
@@ -114,51 +107,36 @@ def run(context: Context, resumed: Path | None = None) -> Run:
     run_id = folder.name.removesuffix(PARTIAL)
     context = replace(context, folder=folder)
     with store.claimed(folder), context.workers:
-        gpu_stages.prepare(context, "check")
-        with _roofs_ahead(context) as free_gpu, _compiled(context, resumed, free_gpu) as compiling:
-            # Skip damaged runs, so that their cases are measured again.
-            trusted = already_checked(
-                context, compiling.first, filter(lookup.is_readable, recorded_before(context, run_id))
-            )
-            measured = gpu_stages.measure(context, compiling, trusted)
-            built = compiling.finish()
-            measured, ceilings = with_roofs(context, measured)
-            record = joined(
-                context, run_id, Outcome(formulas, built, measured, ceilings), recorded_before(context, run_id)
-            )
-            store.keep(folder, built.artifacts)
-            store.write(record, folder)
-            resuming.forget(folder)
-            final = store.complete(folder)
+        context = _compiled(context, resumed)
+        built = context.built
+        # Skip damaged runs, so that their cases are measured again.
+        trusted = already_checked(context, filter(lookup.is_readable, recorded_before(context, run_id)))
+        measured, ceilings = with_roofs(context, gpu_stages.measure(context, trusted))
+        record = joined(context, run_id, Outcome(formulas, built, measured, ceilings), recorded_before(context, run_id))
+        store.keep(folder, built.artifacts)
+        store.write(record, folder)
+        resuming.forget(folder)
+        final = store.complete(folder)
     context.say(f"record: {final}")
     return Run(record, final, context.settings)
 
 
-@contextlib.contextmanager
-def _compiled(context: Context, resumed: Path | None, free_gpu: Callable[[], object]) -> Iterator[Compiling]:
-    """A run's build for this machine's GPU, part of which is checked meanwhile. Stores the settings and source hashes
-    in the run's folder; if a new run's build cannot start, removes the folder.
-
-    Args:
-        free_gpu: waits until nothing else uses the GPU.
-    """
+def _compiled(context: Context, resumed: Path | None) -> Context:
+    """The context with its build. Stores the settings and source hashes in the run's folder; if a new run cannot start,
+    removes the folder."""
     gpu = context.gpu.name if context.gpu else "no GPU"
-    with contextlib.ExitStack() as stack:
-        try:
-            compiling = stack.enter_context(Compiling(context, ahead=context.settings.upto is not None))
-            free_gpu()
-            gpu_stages.prepare(context, "bench", "profile")  # not before: importing slows the roofs' compilers
-            if resumed:
-                resuming.require_same(resumed, compiling.first.closures, gpu)
-            else:
-                if compiling.half:
-                    gpu_stages.check_ahead(context, compiling.half)
-                resuming.remember(context.folder, context.settings, compiling.first.closures, gpu)
-        except BaseException:
-            if not resumed:
-                shutil.rmtree(context.folder, ignore_errors=True)
-            raise
-        yield compiling
+    try:
+        gpu_stages.prepare(context)
+        context = replace(context, built=compile_all(context))
+        if resumed:
+            resuming.require_same(resumed, context.built.closures, gpu)
+        else:
+            resuming.remember(context.folder, context.settings, context.built.closures, gpu)
+    except BaseException:
+        if not resumed:
+            shutil.rmtree(context.folder, ignore_errors=True)
+        raise
+    return context
 
 
 def check_references(settings: Settings, say: Say) -> Record:
@@ -193,14 +171,12 @@ def check_references(settings: Settings, say: Say) -> Record:
 # --- roofs --------------------------------------------------------------------------------------
 
 
-def measure_roofs(settings: Settings, say: Say, *, fresh: bool = False, busy: bool = False) -> Ceilings:
+def measure_roofs(settings: Settings, say: Say, *, fresh: bool = False) -> Ceilings:
     """This machine's roofs: recorded ones, or measured now.
 
     Args:
         settings: the settings of the run that uses the roofs; ``roofs`` names their suite.
         fresh: measure even if this machine's roofs are recorded.
-        busy: compilers need the processors meanwhile, so the host's time for a launch is not measured: it was 24 to
-            37 % longer, while the other roofs were within 2.4 % of an idle host's (H100, 16 processors).
 
     Raises:
         CapabilityError: there is no GPU.
@@ -219,7 +195,7 @@ def measure_roofs(settings: Settings, say: Say, *, fresh: bool = False, busy: bo
             upto="bench",
             join=False,
             check=_CHECK,
-            bench=replace(_BENCH, modes=("back_to_back",)) if busy else _BENCH,
+            bench=_BENCH,
             gpus=uuid if len(gpus) > 1 or settings.gpus != ALL else ALL,  # one GPU's ceilings
             roofs=None,
             executor=settings.executor,
@@ -231,31 +207,6 @@ def measure_roofs(settings: Settings, say: Say, *, fresh: bool = False, busy: bo
         suite, options = replace(context.suite, archs=archs), replace(context.options, archs=archs)
         record = run(replace(context, suite=suite, options=options)).record
     return record, _ceilings(record, folder)
-
-
-@contextlib.contextmanager
-def _roofs_ahead(context: Context) -> Iterator[Callable[[], object]]:
-    """Measures the roofs that :func:`with_roofs` needs and no run has recorded, while this machine compiles. Yields a
-    function that waits for them: nothing else may use the GPU meanwhile. If they cannot be measured,
-    :func:`with_roofs` tries again, and raises."""
-    settings, stopped = context.settings, threading.Event()
-    needed = settings.upto == "profile" and settings.roofs is not None and not settings.executor
-
-    def say(text: str) -> None:
-        if stopped.is_set():
-            raise FlashcoreError("the run was stopped")  # at the next message; ends the processes
-        context.say(text)
-
-    uuids = context.workers.uuids
-    each = [replace(settings, gpus=uuid) for uuid in uuids] if len(uuids) > 1 else [settings]
-    with ThreadPoolExecutor(len(each)) as threads:
-        wanted = each if needed and not context.cannot_measure else []
-        measuring = [threads.submit(measure_roofs, of, say, busy=True) for of in wanted]
-        try:
-            yield lambda: wait(measuring)
-        except BaseException:
-            stopped.set()
-            raise
 
 
 def _is_of(record: Record, gpu: Gpu, uuid: str) -> bool:

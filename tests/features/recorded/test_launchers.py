@@ -71,7 +71,7 @@ def foreign(compiler: Nvcc, tmp_path_factory: pytest.TempPathFactory) -> dict[tu
     assert [a.status for a in built.artifacts] == ["ok"] * 2
     result = planned(built)
     with no_disassembler():
-        facts = {f.subject.kernel for a in built.artifacts if a.variant == "recorded" for f in static_facts.facts(a)[0]}
+        facts = {f.subject.kernel for a in built.artifacts if a.variant == "recorded" for f in static_facts.facts(a)}
     assert facts == {"lib::scale<128,1>", "lib::none"}  # the cubin's kernels have the names that the plan has
     return {(p.variant, p.shape): p for p in result}
 

@@ -19,7 +19,7 @@ from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.process import LocalGpu
 from flashcore.model.progress import Step
-from flashcore.model.record import Built, Facts, Measured, StageNote, StageResult, Subject
+from flashcore.model.record import Facts, Measured, StageNote, StageResult, Subject
 from flashcore.pipeline.opening import open_context
 from tests import factory, stages
 from tests.conftest import TOY
@@ -146,5 +146,5 @@ def test_gpus_are_leased_while_they_measure(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr("flashcore.measure.check.check.run", run)
     for one in (context, replace(context, gpu=None)):
-        gpu_stages.measure(one, stages.Finished(Built("", (), ())))
+        gpu_stages.measure(one)
     assert seen == [[False, False]] and gpu_choice.is_free("GPU-a")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.build.compiling import Compiling
+from flashcore.build.compiling import compile_all
 from flashcore.measure import context as context_module
 from flashcore.measure.bench import bench
 from flashcore.measure.check import check, recorded
@@ -23,13 +23,14 @@ from flashcore.model.record import Built, CaseOutcome, Environment, Record, Stag
 from flashcore.model.suite import Cuda, Where
 from flashcore.pipeline.opening import open_context
 from flashcore.records import freshness
-from tests import factory, stages
+from tests import factory
 from tests.conftest import TOY
 from tests.conftest import Built as ToyBuilt
 
 H200 = Gpu("NVIDIA H200", (9, 0), 132, 1, 1, 1980.0, "580")
 HERE = factory.record().environment
 TORCH_ROOT = toolchain.torch_root
+NOTHING = Built("13.0.88", (), ())
 
 
 @pytest.fixture
@@ -38,7 +39,8 @@ def context(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Context:
     monkeypatch.setattr(toolchain, "torch_root", lambda: TOY)
     monkeypatch.setattr(recorded, "of_this_machine", lambda *_: HERE)
     monkeypatch.delenv("CUDA_ARCH", raising=False)
-    return open_context(Settings(str(TOY), variants=("two_steps",), build=str(tmp_path), upto="bench", roofs=None))
+    chosen = Settings(str(TOY), variants=("two_steps",), build=str(tmp_path), upto="bench", roofs=None)
+    return replace(open_context(chosen), built=NOTHING)
 
 
 def record_of(context: Context, **changes: object) -> Record:
@@ -50,13 +52,10 @@ def record_of(context: Context, **changes: object) -> Record:
     return replace(factory.record(), suite=context.suite, keys=keys, outcomes=outcomes, environment=HERE, **changes)  # type: ignore[arg-type]
 
 
-NOTHING = Built("13.0.88", (), ())
-
-
 def test_a_reference_checked_in_an_earlier_run_is_not_checked_again(
     context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checked = recorded.already_checked(context, NOTHING, [record_of(context)])
+    checked = recorded.already_checked(context, [record_of(context)])
     assert checked == {f"{v.name}/{s.name}" for v, s in context.cases("check") if v.is_reference}
     seen: dict[str, list[str]] = {}
 
@@ -70,7 +69,7 @@ def test_a_reference_checked_in_an_earlier_run_is_not_checked_again(
     monkeypatch.setattr(check, "run", ran("check"))
     monkeypatch.setattr(bench, "run", ran("bench"))
     messages: list[str] = []
-    measure(replace(context, folder=tmp_path, say=messages.append), stages.Finished(NOTHING), checked)
+    measure(replace(context, folder=tmp_path, say=messages.append), checked)
     assert not checked & set(seen["check"]) and checked & set(seen["bench"]) == checked & {
         f"{v.name}/{s.name}" for v, s in context.cases("bench")
     }
@@ -96,23 +95,21 @@ def test_what_may_have_changed_is_checked_again(context: Context, what: str, mon
         runs = [replace(run_, outcomes=tuple(replace(o, origin="elsewhere") for o in run_.outcomes))]
     else:
         context = replace(context, references=frozenset())
-    assert recorded.already_checked(context, NOTHING, runs) == frozenset()
+    assert recorded.already_checked(context, runs) == frozenset()
 
 
-def test_a_source_is_known_before_its_static_facts_are_read(
+def test_a_compiled_reference_is_known_by_its_code(
     context: Context, toy: ToyBuilt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(toolchain, "torch_root", TORCH_ROOT)
     folder = shutil.copytree(toy.folder, tmp_path / "built")
     context = replace(context, settings=replace(context.settings, build=str(folder)))
-    compiling = Compiling(context, ahead=True)
-    whole = compiling.finish()
+    built = compile_all(context)
     cases = [(v, s) for v, s in context.cases("check") if isinstance(v.kind, Cuda) and v.name in context.references]
-    keys = freshness.case_keys(context.suite, cases, whole.artifacts, whole.plans, "sm_90a", whole.nvcc)
-    assert keys and not any(a.code for a in compiling.first.artifacts)
+    keys = freshness.case_keys(context.suite, cases, built.artifacts, built.plans, "sm_90a", built.nvcc)
     outcomes = tuple(CaseOutcome(v.name, s.name, "check", "ok", None, 0.1) for v, s in cases)
     run_ = replace(factory.record(), suite=context.suite, keys=keys, outcomes=outcomes, environment=HERE)
-    assert recorded.already_checked(context, compiling.first, [run_]) == keys.keys()
+    assert recorded.already_checked(replace(context, built=built), [run_]) == keys.keys() != set()
 
 
 def test_companions_run_where_a_chosen_variant_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -211,7 +211,7 @@ def measured(
     shapes = tuple(suite.shapes.values())[:first]
     variants = tuple(suite.variants.values())
     context = Context(chosen, suite, gpu, "sm_90a", build.Options(), variants, shapes, folder=folder)
-    return measure(context, stages.Finished(Built("13.0.88", tuple(factory.artifacts(suite)), ())))
+    return measure(replace(context, built=Built("13.0.88", tuple(factory.artifacts(suite)), ())))
 
 
 def test_it_takes_the_shapes_that_name_it_and_no_peer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from flashcore.readers import cubin
 from flashcore.readers.compiler_log import failed
 
 ANSWER, TRACED, LOG = "answer.json", "traced", "variant.log"
-_FORMAT = 6  # of the cached result; increment it when that changes
+_FORMAT = 7  # of the cached result; increment it when that changes
 LIMIT = 300  # seconds for one variant and arch; one that hangs is not waited for on its other archs
 
 
@@ -209,6 +209,8 @@ class Traced:
             logs = [(made / file).with_suffix(".log") for file in traced["kernels"].values()]
             (made / LOG).write_text("".join(log.read_text("utf-8") for log in logs if log.is_file()), "utf-8")
             traced["closure"] = _closure(unit, suite, traced["read"])
+            codes = sorted(cubin.read(made / file, unit.arch).code for file in traced["kernels"].values())
+            traced["code"] = hashlib.sha256(" ".join(codes).encode()).hexdigest()
         traced = {"compiler": f"{self.name} {self.version}", **traced, "files": _files(made)}
         cache.keep(made, TRACED, unit.folder.name, traced)
         if not _is_made(unit, suite):  # otherwise another build was first
@@ -324,6 +326,7 @@ def _artifact(unit: _Unit, seconds: float | None) -> Artifact:
         arch=arch,
         status="ok",
         closure=traced["closure"],
+        code=traced["code"],
         flags=(traced["compiler"], *(f"{k}={v}" for k, v in unit.variant.config.items())),
         cubins={kernel: str(folder / file) for kernel, file in traced["kernels"].items()},
         calls={

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from flashcore.build.compiling import Compiling, compile_all
+from flashcore.build.compiling import compile_all
 from flashcore.build.ninja_graph import RULE
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.features.phases import child
@@ -63,15 +63,15 @@ def record(settings: Settings, events: int, say: Say) -> Recording:
         )
     if not context.gpu or context.cannot_measure:
         raise CapabilityError(context.cannot_measure, "run it on a machine with a GPU")
-    build = Compiling(context)
+    gpu, context = context.gpu, replace(context, built=compile_all(context))
     with tempfile.TemporaryDirectory(prefix="flashcore-phases-") as temporary, context.workers as workers:
         folder = Path(temporary)
-        measured = gpu_stages.measure(replace(context, folder=folder), build)
+        measured = gpu_stages.measure(replace(context, folder=folder))
         times = [*measured.samples.values()]
         if len(times) < 2:
             failed = (f"{o.case}: {o.stage} {o.status}: {o.reason}" for o in measured.outcomes if o.status != "ok")
             raise FlashcoreError(next(failed, f"{plain.name}/{shape.name}: its times are void"))
-        (case,) = child_cases(replace(context, built=build.finish()), [(marked, shape)])
+        (case,) = child_cases(context, [(marked, shape)])
         file = folder / "phases"
         payload = {
             "case": case.to_json(),
@@ -85,7 +85,7 @@ def record(settings: Settings, events: int, say: Say) -> Recording:
             raise FlashcoreError(f"{case.name}: {result.reason}")
         return Recording(
             f"{plain.name}/{shape.name}",
-            context.gpu.name,
+            gpu.name,
             timeline(file.read_bytes(), events),
             result.data["call_us"],
             shape.rank_by,

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
-from flashcore.build import static_facts
 from flashcore.measure.context import Context
 from flashcore.measure.machine.environment import of_this_machine
-from flashcore.model.record import Built, Record
+from flashcore.model.record import Record
 from flashcore.records import freshness
 
 #: The environment's fields that a recorded check depends on.
 _MACHINE = ("gpu", "driver", "torch", "libraries", "harness")
 
 
-def already_checked(context: Context, built: Built, recorded: Iterable[Record]) -> frozenset[str]:
+def already_checked(context: Context, recorded: Iterable[Record]) -> frozenset[str]:
     """The references' cases that passed check in a recorded run on an identical machine, with their present code.
 
     Args:
@@ -26,13 +24,9 @@ def already_checked(context: Context, built: Built, recorded: Iterable[Record]) 
         return frozenset()
     here = of_this_machine(Path(context.suite.root), None, context.gpu, context.gpu_arch, None)
     cases = [(v, s) for v, s in context.cases("check") if v.name in context.references]
-    # Until a build's static facts are read, its artifacts lack the code hash.
-    artifacts = [
-        replace(a, code=a.code or static_facts.facts(a)[1])
-        for a in built.artifacts
-        if a.variant in context.references and a.arch == context.gpu_arch
-    ]
-    keys = freshness.case_keys(context.suite, cases, artifacts, built.plans, context.gpu_arch, built.nvcc)
+    built, arch = context.built, context.gpu_arch
+    artifacts = [a for a in built.artifacts if a.variant in context.references and a.arch == arch]
+    keys = freshness.case_keys(context.suite, cases, artifacts, built.plans, arch, built.nvcc)
     newest: dict[str, bool] = {}
     for run in recorded:
         if newest.keys() >= keys.keys():

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from flashcore.build import static_facts
-from flashcore.build.compiling import Compiling, compile_all
+from flashcore.build.compiling import compile_all
 from flashcore.errors import Exit
 from flashcore.features.languages import compile_child, traced
 from flashcore.features.languages.launches import StandIn, difference
@@ -69,12 +69,11 @@ def record(compiled: Compiled, name: str, called: str = "") -> Record:
     artifact = dataclasses.replace(compiled.artifacts[name], variant=called or name)
     variant = dataclasses.replace(compiled.suite.variants[name], name=called or name)
     suite = dataclasses.replace(compiled.suite, variants={variant.name: variant})
-    result, code = static_facts.facts(artifact, Path(suite.root))
+    result = static_facts.facts(artifact, Path(suite.root))
     plans = tuple(LANGUAGE.plans(artifact, suite.shapes.values()))
     result += list(static_facts.plan_facts(artifact, plans, result, None))
     made = factory.bare_record(suite=suite)
     machine = dataclasses.replace(made.environment, nvcc=None, libraries={"triton": VERSION})
-    artifact = dataclasses.replace(artifact, code=code)
     made = dataclasses.replace(made, environment=machine, artifacts=(artifact,), plans=plans)
     return dataclasses.replace(made, facts=Facts(result), keys={}, stale={})
 
@@ -101,7 +100,7 @@ def test_registers_stack_and_barriers_are_what_ptxas_says(compiled: Compiled) ->
     message = 0
     for artifact in compiled.artifacts.values():
         with no_disassembler():
-            result = Facts(static_facts.facts(artifact, Path(compiled.suite.root))[0])
+            result = Facts(static_facts.facts(artifact, Path(compiled.suite.root)))
         for kernel, file in artifact.cubins.items():
             log = Path(file).with_suffix(".log").read_text()
             subject = Subject(artifact.variant, ARCH, kernel=kernel)
@@ -138,7 +137,7 @@ def test_decisions_are_judged_at_lines_of_python(
     budget = dataclasses.replace(compiled.suite.budgets[0], fact="decision_of", decision=decision)
     suite = dataclasses.replace(compiled.suite, budgets=(budget,))
     for name, (value, text) in places.items():
-        result = static_facts.facts(compiled.artifacts[name], Path(suite.root), suite)[0]
+        result = static_facts.facts(compiled.artifacts[name], Path(suite.root), suite)
         (fact,) = (fact for fact in result if fact.name == "decision_of")
         # Another Triton's line table may not tell, and then nothing passes or fails.
         assert fact.value in ((value,) if PINNED else (value, None)), fact.note
@@ -170,7 +169,7 @@ def test_what_changes_no_machine_code_passes_the_gate(compiled: Compiled, name: 
 def test_each_configuration_of_a_tuned_kernel_has_its_facts(compiled: Compiled) -> None:
     artifact = compiled.artifacts["tuned"]
     shapes = compiled.suite.shapes.values()
-    result = Facts(static_facts.facts(artifact, Path(compiled.suite.root))[0])
+    result = Facts(static_facts.facts(artifact, Path(compiled.suite.root)))
     spilled = {f.subject.kernel: f.number for f in result.named("spill_store_bytes")}
     assert [name for name, stores in spilled.items() if stores] == ["softmax_kernel<num_warps=1,maxnreg=24>"]
     assert len(spilled) == 3
@@ -287,8 +286,7 @@ def test_a_launcher_that_asks_for_more_than_there_is_fails_with_its_words(tmp_pa
 
 
 def test_a_launcher_that_hangs_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the number of archs and builds: neither one after the other, nor ahead for this machine's GPU. What it
-    started is ended with it."""
+    """Whatever the number of archs. What it started is ended with it."""
     suite = written(tmp_path / "suite")
     manifest = Path(suite.root, "suite.toml")
     manifest.write_text(manifest.read_text().replace('["sm_89"]', '["sm_80", "sm_89", "sm_90"]'), encoding="utf-8")
@@ -299,11 +297,10 @@ def test_a_launcher_that_hangs_is_waited_for_once(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(traced, "LIMIT", 4)
     monkeypatch.setattr(Gpu, "find", lambda: Gpu("NVIDIA L4", (8, 9), 58, 1 << 34, 48 << 20, 2040.0, "580.65"))
     settings = Settings(suite.root, variants=("sound",), build=str(tmp_path / "build"), upto="check", roofs=None)
-    for build in (Compiling(open_context(settings), ahead=True).finish(), compile_all(open_context(settings))):
-        assert {(a.arch, a.status, a.cause) for a in build.artifacts} == {
-            (arch, "failed", Hang(4, "sound.py:softmax")) for arch in ("sm_80", "sm_89", "sm_90")
-        }
-    assert called.read_text() == "..", "once in each of two builds"
+    assert {(a.arch, a.status, a.cause) for a in compile_all(open_context(settings)).artifacts} == {
+        (arch, "failed", Hang(4, "sound.py:softmax")) for arch in ("sm_80", "sm_89", "sm_90")
+    }
+    assert called.read_text() == "."
 
 
 BUILD = """
@@ -356,10 +353,10 @@ def test_recorded_kernels_have_their_facts_and_no_grid(compiled: Compiled, tmp_p
     path.write_text(path.read_text().replace('cubins = "triton"', 'cubins = "recorded"', 1))
     suite = load(Path(suite.root))
     (artifact,) = LANGUAGE.build(suite, tmp_path / "build", (ARCH,), [suite.variants["sound"]])
-    result = Facts(static_facts.facts(artifact, Path(suite.root))[0])
+    result = Facts(static_facts.facts(artifact, Path(suite.root)))
     kernel = Subject("sound", ARCH, kernel="triton_red_fused_0")
     assert (result.number("spill_store_bytes", kernel) or 0) > 0
-    assert artifact.code == "" and artifact.cxx == "recorded"
+    assert artifact.code == compiled.artifacts["spilling"].code and artifact.cxx == "recorded"
     assert LANGUAGE.plans(artifact, suite.shapes.values()) == []
     plans = LANGUAGE.plans(artifact, suite.shapes.values(), possible=True)
     assert len(plans) == 1
@@ -370,7 +367,7 @@ def test_recorded_kernels_have_their_facts_and_no_grid(compiled: Compiled, tmp_p
     assert call["code"] == known["code"] and "arguments" not in call
     (recorded / "triton_red_fused_0.log").unlink()
     (artifact,) = LANGUAGE.build(suite, tmp_path / "build", (ARCH,), [suite.variants["sound"]])
-    result = Facts(static_facts.facts(artifact, Path(suite.root))[0])
+    result = Facts(static_facts.facts(artifact, Path(suite.root)))
     spilled = result.get("spill_store_bytes", kernel)
     assert spilled is not None and spilled.value and spilled.source == "cubin"
     assert (result.number("sass_stl", kernel) or 0) > 0
