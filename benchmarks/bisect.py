@@ -60,8 +60,8 @@ def table(results: Mapping[str, Any]) -> list[str]:
     lines = [f"machine: {results['machine']}, {results['seconds']:.0f} s"]
     lines += [f"  {goal}: {'met' if met else 'MISSED'}" for goal, met in goals(results).items()]
     for commit, row in answer["timed"].items():
-        change = "" if row["change"] is None else f"{100 * row['change']:+.2f} % (noise {100 * row['critical']:.2f} %) "
-        lines.append(f"  commit {results['commits'].index(commit)}: {change}{row['fate']}")
+        sizes = (f"{100 / c['ratio'] - 100:+.2f} % (noise {100 * c['noise']:.2f} %) " for c in row["changes"])
+        lines.append(f"  commit {results['commits'].index(commit)}: {''.join(sizes)}{row['outcome']}")
     for name in ("changes", "counters"):
         lines.append(f"  {name}: {'unmeasured' if answer[name] is None else '; '.join(answer[name]) or 'none'}")
     return lines

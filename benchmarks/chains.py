@@ -13,7 +13,7 @@ from pathlib import Path
 
 from flashcore.build.compiling import compile_all
 from flashcore.errors import CapabilityError, FlashcoreError
-from flashcore.features.regress.match_cases import Side
+from flashcore.features.compare.match_cases import BuiltSuite
 from flashcore.measure.bench import time_pairs
 from flashcore.measure.bench.time_pairs import Contest, copied
 from flashcore.measure.cases import child_cases
@@ -46,7 +46,7 @@ class Length:
         return max(1, round((us - self.start) / self.step))
 
 
-def compiled(settings: Settings, device: str, say: Say) -> Side:
+def compiled(settings: Settings, device: str, say: Say) -> BuiltSuite:
     """A suite, built for this machine's GPU.
 
     Raises:
@@ -58,10 +58,10 @@ def compiled(settings: Settings, device: str, say: Say) -> Side:
             raise CapabilityError(job.cannot_measure, "run it on a machine with a GPU")
         assert job.gpu_arch is not None
         job = replace(job, options=replace(job.options, archs=(job.gpu_arch,)))
-    return Side(job, compile_all(job))
+    return BuiltSuite(job, compile_all(job))
 
 
-def runnable(side: Side, device: str) -> list[Case]:
+def runnable(side: BuiltSuite, device: str) -> list[Case]:
     """The cases that bench would time: kernels on a GPU, callables on the CPU."""
     job, build = side.job, side.built
     have = {a.variant for a in build.artifacts if a.library is not None and a.arch == job.gpu_arch}

@@ -89,8 +89,8 @@ def surface(work: Path) -> Iterator[str]:
         "judge()": fc.judge(before).verdicts,
         "roofline()": fc.roofline(before),
         "runs()": fc.runs(work),
-        "compare().static": fc.compare(before, after).static,
-        "compare().times": fc.compare(before, after).times,
+        "compare().cases": fc.compare(before, after).cases,
+        "compare().changes": fc.compare(before, after).changes,
     }
     for name, frame in frames.items():
         yield f"{name}: {', '.join(map(str, [*filter(None, frame.index.names), *frame.columns]))}"

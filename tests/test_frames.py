@@ -10,9 +10,9 @@ import pytest
 
 from flashcore import frames
 from flashcore.errors import CapabilityError, UsageError
-from flashcore.explain import diff, limiter, roofline
+from flashcore.explain import compare_records, limiter, roofline
+from flashcore.explain.comparison import Change
 from flashcore.explain.readings import Readings
-from flashcore.features.compare import differences
 from flashcore.model.causes import CodeChanged
 from flashcore.model.record import Fact, Facts, Record, Subject
 from tests import factory
@@ -150,26 +150,28 @@ def test_changes_keep_numbers_and_texts_apart(record: Record) -> None:
             factory.fact("occupancy_limiter", "warps", shape="mission", **where),
         ]
     )
-    frame = frames.frame(diff.Change, diff.changes(record, after)).set_index("fact", append=True)
+    frame = frames.frame(Change, compare_records.changes(record, after)).set_index("fact", append=True)
     at = ("fast", "sm_80")
     code = frame.loc[at].droplevel(["shape", "kernel"])
-    assert code.loc["registers", ["before", "after", "direction"]].tolist() == [96.0, 40.0, "better"]
+    assert code.loc["registers", ["before", "after", "outcome"]].tolist() == [96.0, 40.0, "better"]
     assert code.loc["stack_bytes", "before"] == 0
     assert math.isnan(code.loc["stack_bytes", "after"])
-    assert code.loc["stack_bytes", "direction"] == "vanished"
+    assert code.loc["stack_bytes", "outcome"] == "gone"
     assert code.loc["occupancy_limiter", ["before_text", "after_text"]].tolist() == ["registers", "warps"]
     assert math.isnan(code.loc["occupancy_limiter", "before"])
 
 
 def test_time_changes_hold_the_ratio_and_its_interval_or_why_there_is_none(record: Record) -> None:
-    result = differences.timing(record, factory.record(times={"fast": 20.0}, id="20260102T030405Z-0002"), ["isolated"])
-    frame = frames.frame(diff.TimeChange, result)
-    assert frame["ratio"].tolist() == [t.speedup.value for t in result]
-    assert frame[["low", "high"]].isna().all(axis=None)
-    assert all("different runs" in why for why in frame["no_interval"])
+    later = factory.record(times={"fast": 20.0}, id="20260102T030405Z-0002")
+    rows = compare_records.compare(record, later).rows
+    times = [change for row in rows for change in row.changes if change.speedup]
+    frame = frames.frame(Change, times)
+    assert frame["ratio"].tolist() == [change.ratio for change in times] and len(times) > 4
+    assert frame[["low", "high"]].isna().all(axis=None) and frame["evidence"].isna().all()
+    assert all("no interval: " in why for why in frame["no_interval"])
     fast, slow = (record.time(Subject(v, shape="mission"), "isolated") for v in ("fast", "slow"))
-    alternate = frames.frame(diff.TimeChange, [diff.time_change(slow, fast, False)]).iloc[0]
-    assert alternate["low"] < alternate["ratio"] < alternate["high"] and alternate["judged"]
+    alternate = frames.frame(Change, [compare_records.time_change(slow, fast)]).iloc[0]
+    assert alternate["low"] < alternate["ratio"] < alternate["high"] and alternate["evidence"] == "one run"
     assert alternate["no_interval"] == ""
 
 

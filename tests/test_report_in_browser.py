@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks.report import CLICKS, LABELS, MANY, verdicts_page
-from flashcore.explain import diff
+from flashcore.explain import compare_records
 from flashcore.features.compare import page as compare_page
 from flashcore.features.reports import page as imported_page
 from flashcore.gate.judge import judge
@@ -584,7 +584,7 @@ def test_the_script_says_of_every_pair_what_the_page_would(chromium: Browser, co
             assert message[-1].split() == " ".join(cells).split()
             moved, rest = shown.js(MOVES)
             one, other = (Subject(name, shape=shape) for name in (focus, against))
-            changes = diff.moved(record, record, one, other, most=None)
+            changes = compare_records.moved(record, record, one, other, most=None)
             assert moved == [c.fact for c in changes if c.fact in compare_page.COUNTERS]
             assert not set(moved) & set(rest)
         assert shown.console == []

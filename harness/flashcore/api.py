@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flashcore import figures, frames
 from flashcore.errors import CapabilityError, Exit, UsageError
-from flashcore.explain import diff
+from flashcore.explain import compare_records
 from flashcore.explain import roofline as rooflines
 from flashcore.gate import judge as gate
 from flashcore.model.record import Fact, Record
@@ -103,7 +103,7 @@ class Run:
         name = self.shapes[0] if shape is None else shape
         if name not in self.shapes:
             raise UsageError(f"shape {name}: expected one of {', '.join(self.shapes)}{did_you_mean(name, self.shapes)}")
-        if before is not None and (reason := diff.comparable(before, record)):
+        if before is not None and (reason := compare_records.comparable(before, record)):
             raise UsageError(f"against={before.id}: expected a run that compares with {record.id}: {reason}")
         chart = figures.of_record(record, name, before)
         if not chart.points:

@@ -14,7 +14,7 @@ from math import inf, log10
 from typing import Any
 
 from flashcore.chips import devices
-from flashcore.explain import diff, roofline
+from flashcore.explain import compare_records, roofline
 from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import LEVELS, MEASURED, THEORY, Counted, Point
 from flashcore.explain.rows import Row
@@ -217,7 +217,7 @@ class Chart:
         if self.before is None:
             return
         run, counted = self.before.record, self.counts[0]
-        same = [c for c in self.cases if diff.same_shape(run, self.marks.record, c.shape or "")]
+        same = [c for c in self.cases if compare_records.same_shape(run, self.marks.record, c.shape or "")]
         old = {(p.subject, p.level, p.counted, p.modeled): p for p in self.before.of(same)}
         both = ((old.get((p.subject, p.level, p.counted, p.modeled)), p) for p in self.points if p.counted == counted)
         for level, pairs in grouped((p.level, (q, p)) for q, p in both if q).items():

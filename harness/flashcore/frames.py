@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from flashcore.errors import MissingPackage, UsageError
-from flashcore.explain.diff import Change, TimeChange
+from flashcore.explain.comparison import Change, Row
 from flashcore.explain.limiter import Limiter, limiters
 from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import Bound, Point, case_bounds
@@ -64,11 +64,15 @@ _CASE, _CODE = ("variant", "shape"), SUBJECT[:4]
 #: Row type → (index levels, columns as ``name=attribute:kind``). The kinds are in :data:`_KINDS`.
 _LAYOUTS: Mapping[type, tuple[Sequence[str], str]] = {
     Fact: (SUBJECT, "fact=name:c value:n text=value:t unit:c source:c note:s"),
-    Change: (_CODE, "fact:c unit:c before:n after:n before_text=before:t after_text=after:t direction:c"),
-    TimeChange: (
+    Change: (
+        _CODE,
+        "fact:c unit:c before:n after:n before_text=before:t after_text=after:t outcome:c evidence:c ratio:n low:n"
+        " high:n no_interval:s",
+    ),
+    Row: (
         _CASE,
-        "mode:c before_us:n after_us:n ratio=speedup.value:n low=speedup.low:n high=speedup.high:n no_interval:s"
-        " judged:b same_code:b",
+        "mode=lead.mode:c unit=lead.unit:c before=lead.before:n after=lead.after:n ratio=lead.ratio:n low=lead.low:n"
+        " high=lead.high:n outcome:c judged:b same_code:b no_interval=lead.no_interval:s",
     ),
     Verdict: (
         _CODE,
@@ -87,7 +91,7 @@ _LAYOUTS: Mapping[type, tuple[Sequence[str], str]] = {
 
 
 def frame(kind: type, rows: Iterable[Any]) -> DataFrame:
-    """A row per fact, change, time change, verdict or roofline point, in the given order.
+    """A row per fact, change, compared case, verdict or roofline point, in the given order.
 
     Columns have the names and units of the attributes of ``kind``. Values that are not numbers are in the column
     ``text`` (``before_text``, ``after_text``). Integers above 2^53 are rounded; the export keeps them. A point's

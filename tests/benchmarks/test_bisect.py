@@ -16,7 +16,7 @@ from benchmarks.history import History
 def searched(first_slow: int, steps: int) -> dict[str, Any]:
     """A bisection with this outcome."""
     commits = [f"{n:040d}" for n in range(COMMITS + 1)]
-    row = {"fate": "slower", "change": 0.03, "critical": 0.001}
+    row = {"outcome": "slower", "changes": [{"ratio": 0.97, "noise": 0.001}]}
     answer = {"first_slow": commits[first_slow], "timed": dict.fromkeys(commits[:steps], row), "alpha": 0.001}
     return {"machine": "m", "commits": commits, "answer": {**answer, "changes": None, "counters": []}, "seconds": 1.0}
 

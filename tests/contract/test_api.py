@@ -40,8 +40,8 @@ def test_frames_of_a_run(work: Path) -> None:
         "table": rows(table, "variant", "role", "parent", "check", "isolated_p50 [us]", "registers"),
         "verdicts": rows(fc.judge(run).verdicts, "budget", "variant", "arch", "shape", "kernel", "status", "required"),
         "exit": int(fc.judge(run).exit_code),
-        "static": rows(compared.static, "variant", "arch", "kernel", "fact", "before", "after", "direction")[:40],
-        "times": rows(compared.times, "variant", "shape", "mode", "judged", "same_code"),
+        "cases": rows(compared.cases, "variant", "shape", "mode", "outcome", "judged", "same_code"),
+        "changes": rows(compared.changes, "variant", "arch", "kernel", "fact", "before", "after", "outcome"),
         "roofline": sorted(fc.roofline(run).columns),
         "runs": rows(fc.runs("."), "id", "suite", "gpu", "checked", "timed", "profiled"),
     }

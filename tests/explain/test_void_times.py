@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from flashcore import frames
-from flashcore.cli import brief, inner_loop, text_tables
+from flashcore.cli import brief, comparison, inner_loop, text_tables
+from flashcore.explain.compare_records import compare
 from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import case_bounds
 from flashcore.explain.rows import Row
-from flashcore.features.compare import command, page
+from flashcore.features.compare import page
 from flashcore.model.causes import BelowEmptyKernel, Cause, ClocksDisagree, OtherProcesses
 from flashcore.model.record import Facts, Record, Subject
 from flashcore.records import store
@@ -71,7 +72,7 @@ def readings(record: Record, folder: Path) -> dict[str, Any]:
         "answers": [inner_loop.answers(shown, before, name) for name in record.suite.variants],
         "answers after it": [inner_loop.answers(judged(before), record, name) for name in record.suite.variants],
         "briefs": [brief.brief(shown, f"{v}/{s}") for v in record.suite.variants for s in record.suite.shapes],
-        "compared": [command.as_json(before, record), command.as_json(record, before)],
+        "compared": [comparison.as_json(compare(*sides)) for sides in ((before, record), (record, before))],
         "frames": [frames.table(record, shape).to_json() for shape in record.suite.shapes],
         "pages": {
             file.relative_to(folder.resolve()).as_posix(): file.read_text(encoding="utf-8")

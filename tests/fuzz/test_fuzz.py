@@ -25,10 +25,10 @@ import pytest
 from hypothesis import given
 
 from flashcore.errors import FlashcoreError
-from flashcore.explain import diff, ladder, roofline
+from flashcore.explain import ladder, roofline
+from flashcore.explain.compare_records import compare
 from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
-from flashcore.features.compare import differences
 from flashcore.gate import baseline, judge
 from flashcore.gate.formats import FORMATS
 from flashcore.gate.locate import Places
@@ -160,8 +160,7 @@ def judged(record: Any, chance: random.Random) -> None:
         lambda: list(roofline.case_bounds(record)),
         lambda: baseline.save(record, None),
         lambda: [ladder.ladder(Row(Readings(record), [shape]), {}) for shape in record.suite.shapes.values()],
-        lambda: diff.changes(record, record),
-        lambda: differences.timing(record, record),
+        lambda: compare(record, record),
         lambda: FORMATS[chance.choice(sorted(FORMATS))](judge.judge(record), record, Places(record, Path())),
     ]
     for call in chance.sample(results, 2):

@@ -12,8 +12,8 @@ import pytest
 
 from flashcore.build import build
 from flashcore.errors import UsageError
-from flashcore.explain import diff
-from flashcore.features.compare import differences, sides
+from flashcore.explain import compare_records
+from flashcore.features.compare import sides
 from flashcore.measure.context import Context
 from flashcore.measure.machine import toolchain
 from flashcore.measure.settings import Settings
@@ -62,11 +62,11 @@ def read(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], R
 
 def test_a_comment_is_the_same_code_and_a_barrier_is_not(read: Callable[[str], Record], repository: Path) -> None:
     first, comment, barrier = read("HEAD~2"), read("HEAD~1"), read("HEAD")
-    assert diff.changes(first, comment) == []
-    assert differences.same_builds(first, comment) == (1, 1)
-    results = {c.fact: (c.before, c.after, c.direction) for c in diff.changes(comment, barrier)}
+    assert compare_records.changes(first, comment) == []
+    assert compare_records.compare(first, comment).alike == (1, 1)
+    results = {c.fact: (c.before, c.after, c.outcome) for c in compare_records.changes(comment, barrier)}
     assert results["sass_bar"] == (0, 1, "worse")
-    assert differences.same_builds(comment, barrier) == (0, 1)
+    assert compare_records.compare(comment, barrier).alike == (0, 1)
     assert barrier.id.startswith("HEAD (") and barrier.suite.root == "kernels/toy"
 
 
@@ -89,7 +89,7 @@ def test_nothing_is_left_behind(read: Callable[[str], Record], repository: Path)
 
 
 def test_the_working_tree_is_a_side_too(read: Callable[[str], Record], repository: Path) -> None:
-    assert diff.changes(read("HEAD"), read(".")) == []
+    assert compare_records.changes(read("HEAD"), read(".")) == []
 
 
 @pytest.mark.parametrize("name", ["no_such_branch", "--help", "HEAD~99", ""])
@@ -129,7 +129,7 @@ def test_the_command_compares_two_revisions(repository: Path) -> None:
     done = flashcore("compare", "HEAD~1", "HEAD", "--suite", "kernels/toy", "--variant", "plain", cwd=repository,
                      env={"CUDA_ARCH": "9.0"}, start=NO_TORCH)  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "HEAD~1 (" in done.stdout and "sass_bar  0 → 1  worse" in done.stdout
+    assert "HEAD~1 (" in done.stdout and "worse     sass_bar 0 → 1; " in done.stdout
     assert "machine code: the same in 0 of 1 builds" in done.stdout
 
 

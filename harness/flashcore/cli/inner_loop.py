@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from flashcore.explain import diff, roofline
+from flashcore.explain import compare_records, roofline
+from flashcore.explain.comparison import Change
 from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
-from flashcore.explain.times import speedup
 from flashcore.gate.wording import value_of
 from flashcore.model import cause_text, intervals
 from flashcore.model.catalogue import STALL_REASONS
@@ -24,7 +24,7 @@ def answers(judged: Judged, previous: Record | None, variant: str) -> list[str]:
         previous: an earlier record. If it is another GPU's or suite's, the answer says that it is not compared.
     """
     record = judged.record
-    reason = "" if previous is None else diff.comparable(previous, record)
+    reason = "" if previous is None else compare_records.comparable(previous, record)
     before = None if reason else previous
     shapes = [s for s in record.suite.shapes if any(f.subject.shape == s for f in record.facts.of(variant))]
     no_run = ": ".join(filter(None, ("no earlier run to compare with", reason)))
@@ -70,10 +70,9 @@ def _faster(record: Record, before: Record | None, variant: str, shape: str) -> 
     for other in (r for r in REGIMES if r != regime):
         if (time := record.facts.number(f"{other}_p50", subject)) is not None:
             text += f", {number(round(time, 3), 'us')} {_words(other)}"
-    was = before.time(subject, regime) if before and diff.same_shape(before, record, shape) else None
-    if before and was and (of := speedup(was, now)):
-        code = ", but it is the same code" if diff.same_code(before, record, subject.case) else ""
-        text += f"; {of.text} than before{code}"
+    if before and (change := _before(before, record, subject, regime)) and change.speedup:
+        same = compare_records.same_code(before, subject, record, subject)
+        text += f"; {change.speedup.text} than before{', but it is the same code' if same else ''}"
     yield text
     row = Row(Readings(record), [record.suite.shapes[shape]])
     parent = record.suite.variants[variant].parent if variant in record.suite.variants else None
@@ -82,6 +81,13 @@ def _faster(record: Record, before: Record | None, variant: str, shape: str) -> 
     for over, name in ((record.suite.baseline, "baseline"), (row.reference, "fastest library")):
         if of := row.over(variant, over):
             yield f"{'':{len(shape)}}  {of.value:.2f}× the speed of the {name} {of.interval}"
+
+
+def _before(before: Record, record: Record, subject: Subject, mode: str) -> Change | None:
+    """The change of a time since an earlier record, at an equal shape."""
+    if not compare_records.same_shape(before, record, subject.shape or ""):
+        return None
+    return compare_records.time_change(before.time(subject, mode), record.time(subject, mode))
 
 
 def _words(regime: str) -> str:
@@ -119,6 +125,6 @@ def _budgets(judged: Judged, before: Record | None, variant: str) -> Iterator[st
     if before is not None:
         # Facts with an arch are static and cover every shape. Others are compared only on shapes that both runs have.
         cases = [{f.subject.shape for f in r.facts.of(variant) if f.subject.arch is None} for r in (before, record)]
-        for c in diff.changes(before, record):
+        for c in compare_records.changes(before, record):
             if c.subject.variant == variant and (c.subject.arch or all(c.subject.shape in shapes for shapes in cases)):
-                yield f"changed: {c.subject} {c.fact} {c.text} ({c.direction})"
+                yield f"changed: {c.subject} {c.fact} {c.text} ({c.outcome})"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar, Literal
@@ -445,9 +445,13 @@ class Suite:
 
     def rows(self, shapes: Iterable[Shape]) -> list[list[Shape]]:
         """Groups identical shapes into the rows of tables; each shape ranks by the regime of its row's first."""
-        origins = ((self.shapes.get(s.same_as, s), s) for s in shapes)
-        rows = grouped(((origin.problem, frozenset(origin.params.items())), s) for origin, s in origins)
+        rows = grouped((self.computation(s), s) for s in shapes)
         return [[replace(s, rank_by=row[0].rank_by) for s in row] for row in rows.values()]
+
+    def computation(self, shape: Shape) -> Hashable:
+        """What identical shapes have in common, in any suite: their problem and parameters."""
+        origin = self.shapes.get(shape.same_as, shape)
+        return origin.problem, frozenset(origin.params.items())
 
     def role(self, variant: Variant) -> Literal["peer", "baseline", "variant"]:
         """A variant's role in tables and frames."""

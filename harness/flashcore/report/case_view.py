@@ -10,7 +10,7 @@ from typing import Any
 
 from flashcore.explain import heat, roofline
 from flashcore.explain.advice import Advice, advice, precedents
-from flashcore.explain.diff import MODES, MOVED
+from flashcore.explain.compare_records import MODES, MOVED
 from flashcore.explain.ladder import COUNTERS
 from flashcore.explain.limiter import Limiter, Remedy, phase_shares
 from flashcore.explain.predictions import predicted_share

@@ -8,7 +8,7 @@ from typing import Any
 
 from flashcore import figures
 from flashcore.chips import devices
-from flashcore.explain import diff, roofline
+from flashcore.explain import compare_records, roofline
 from flashcore.explain.roofline import Point
 from flashcore.figures import COUNTED, USEFUL, Chart, Marks
 from flashcore.model.groups import grouped
@@ -99,7 +99,7 @@ class Roofline:
             return [Section(book, book.shapes[0], "All kernels", "by their share of the time", chart)][
                 : len(chart.points)
             ]
-        before = Marks(book.other) if book.other and not diff.comparable(book.other, book.record) else None
+        before = Marks(book.other) if book.other and not compare_records.comparable(book.other, book.record) else None
         sections = []
         for row in book.rows[:MAX_SHAPES]:
             chart = figures.of_row(row, marks, before)

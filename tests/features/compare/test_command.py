@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from flashcore.cli import main
+from flashcore.cli.comparison import as_json, as_text
 from flashcore.errors import Exit, UsageError
-from flashcore.explain import diff
-from flashcore.features.compare import command, differences, sides
+from flashcore.explain import compare_records
+from flashcore.explain.compare_records import compare
+from flashcore.features.compare import sides
 from flashcore.measure.settings import Settings
 from flashcore.model.record import Facts, Record
 from flashcore.records import store
@@ -96,7 +98,7 @@ def test_two_reports_are_compared_without_importing_them(
     monkeypatch.chdir(tmp_path)
     report = str(sample_reports / "app_basic.ncu-rep")
     assert main.main(["compare", report, report]) == Exit.OK
-    assert "no difference in" in capsys.readouterr().out and not Path("profiles").exists()
+    assert "4 no difference" in capsys.readouterr().out and not Path("profiles").exists()
 
 
 def test_the_json_has_the_values_of_the_table() -> None:
@@ -107,22 +109,25 @@ def test_the_json_has_the_values_of_the_table() -> None:
         return replace(one, id=run, facts=Facts(facts), raw_samples=samples)
 
     a, b = record("one", 90, "NVIDIA H200"), record("two", 80, "NVIDIA H200")
-    parsed = json.loads(command.as_json(a, b))
-    assert (parsed["before"]["id"], parsed["after"]["gpu"]) == ("one", "NVIDIA H200")
-    assert parsed["notes"] == differences.remarks(a, b)
-    (change,) = diff.changes(a, b)
-    (static,) = parsed["static"]
-    assert (static["variant"], static["kernel"], static["fact"]) == ("fast", "k", "registers")
-    assert (static["before"], static["after"], static["direction"]) == (90, 80, change.direction)
-    (time,) = differences.timing(a, b)
-    assert parsed["times"][0]["mode"] == "isolated" and parsed["times"][0]["ratio"] == time.speedup.value
-    assert parsed["times"][0]["low"] is None and "different runs" in parsed["times"][0]["no_interval"]
-    assert parsed["times_reason"] == ""
-    other = json.loads(command.as_json(a, record("two", 80, "NVIDIA L4")))
-    assert other["times"] is None and other["times_reason"] == "measured on NVIDIA H200, not NVIDIA L4"
+    parsed = json.loads(as_json(compare(a, b)))
+    assert (parsed["before"]["name"], parsed["after"]["gpu"]) == ("one", "NVIDIA H200")
+    (change,) = compare_records.changes(a, b)
+    time, *_ = (row for row in parsed["rows"] if (row["variant"], row["shape"]) == ("fast", "mission"))
+    (static,) = (row for row in parsed["rows"] if row["shape"] is None)
+    assert (static["variant"], static["kernel"], static["outcome"]) == ("fast", "k", "better")
+    (fact,) = static["changes"]
+    assert (fact["fact"], fact["before"], fact["after"], fact["evidence"]) == ("registers", 90, 80, "exact")
+    assert change.outcome == fact["outcome"] == "better"
+    lead = time["changes"][0]
+    assert (time["shape"], lead["fact"], time["judged"]) == ("mission", "isolated_p50", False)
+    assert lead["ratio"] == lead["before"] / lead["after"]
+    assert lead["low"] is None and "different runs" in lead["no_interval"] and parsed["incomparable"] is None
+    other = json.loads(as_json(compare(a, record("two", 80, "NVIDIA L4"))))
+    assert other["incomparable"] == "measured on NVIDIA H200, not NVIDIA L4"
+    assert [row["shape"] for row in other["rows"]] == [None]
 
 
 def test_runs_of_different_suites_are_called_so() -> None:
     other = replace(AFTER, suite=replace(AFTER.suite, name="roofs"))
-    assert command.as_text(BEFORE, other).splitlines()[0].endswith(": of different suites, attention and roofs")
-    assert "different suites" not in command.as_text(BEFORE, AFTER)
+    assert "note: times are not comparable: of suite attention, not roofs" in as_text(compare(BEFORE, other))
+    assert "of suite" not in as_text(compare(BEFORE, AFTER))

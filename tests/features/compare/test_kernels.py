@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from flashcore.features.compare import kernels
-from flashcore.features.compare.command import as_text
+from flashcore.cli.comparison import as_text
+from flashcore.explain.compare_records import compare
 from flashcore.model.record import Environment, Fact, Facts, Record, Source, Subject
 from flashcore.model.suite import Binary, Problem, Shape, Suite, Variant, Where
 
@@ -59,15 +59,18 @@ def test_the_worst_kernel_is_first_and_each_is_one_line() -> None:
         },
     )
     shown = """\
-kernels: 5 before, 5 after, 0 of the same code; 2 worse, 1 new, 1 gone, 1 better
-  worse     spill_store_bytes 0 B → 56 B; registers 255 → 168; code_bytes 512 B → 256 B  lib/spills<4> (sm_90)
-  worse     code_bytes 128 B → 256 B  lib/larger (sm_90)
-  new       registers unmeasured → 40; code_bytes unmeasured → 128 B  lib/new (sm_90)
-  gone      registers 40 → unmeasured; code_bytes 128 B → unmeasured  lib/gone (sm_90)
-  better    registers 64 → 32; code_bytes 128 B → 256 B  lib/slim (sm_90)"""
-    assert kernels.text(before, after) == shown
-    assert kernels.text(before, after, 1).splitlines() == [*shown.splitlines()[:2], "  … and 4 more"]
-    assert as_text(before, after) == f"old → new: {shown}"
+old → new: code: 2 worse, 1 new, 1 gone, 1 better
+
+worse     spill_store_bytes 0 B → 56 B; registers 255 → 168; code_bytes 512 B → 256 B  lib/spills<4> (sm_90)
+worse     code_bytes 128 B → 256 B  lib/larger (sm_90)
+new       registers unmeasured → 40; code_bytes unmeasured → 128 B  lib/new (sm_90)
+gone      registers 40 → unmeasured; code_bytes 128 B → unmeasured  lib/gone (sm_90)
+better    registers 64 → 32; code_bytes 128 B → 256 B  lib/slim (sm_90)"""
+    compared = compare(before, after)
+    assert as_text(compared) == shown
+    assert as_text(compared, 1).splitlines() == [*shown.splitlines()[:3], "… 4 more (--top 0 prints all)"]
+    worse = as_text(compared, only_worse=True).splitlines()
+    assert worse == shown.splitlines()[:4]
 
 
 @pytest.mark.parametrize(
@@ -85,33 +88,34 @@ def test_a_kernel_is_called_by_its_most_important_change(fact: str, was: int | N
         record(name, {"k": {fact: value, "code_bytes": code}})
         for name, value, code in (("old", was, 256), ("new", now, 256))
     )
-    assert kernels.text(before, after).splitlines()[1].split()[0] == how
+    assert [row.outcome for row in compare(before, after).rows] == [how]
 
 
 def test_files_that_are_alike_have_no_difference() -> None:
     alike = record("old", {"k": {"registers": 32, "code": "f00d"}})
-    assert kernels.text(alike, alike) == "kernels: 1 before, 1 after, 1 of the same code; the same"
+    assert as_text(compare(alike, alike)) == "old → old: machine code the same in 1 of 1"
 
 
 def test_a_kernel_whose_code_has_another_name_is_neither_new_nor_gone() -> None:
     before = record("old", {"a<1>": {"registers": 32, "code": "f00d"}, "b": {"registers": 32, "code": "cafe"}})
     after = record("new", {"a<1,0>": {"registers": 32, "code": "f00d"}, "c": {"registers": 32, "code": "beef"}})
-    first, *rest = kernels.text(before, after).splitlines()
-    assert first == "kernels: 2 before, 2 after, 1 of the same code (1 renamed); 1 new, 1 gone"
-    assert [line.split()[0] for line in rest] == ["new", "gone"] and "a<" not in "".join(rest)
+    compared = compare(before, after)
+    assert compared.summary == "code: 1 new, 1 gone; machine code the same in 1 of 1"
+    assert [(row.outcome, row.subject.kernel) for row in compared.rows] == [("new", "c"), ("gone", "b")]
 
 
 def test_a_kernel_that_only_changed_its_code_is_named() -> None:
     before, after = (record("x", {"k<64>": {"registers": 32, "code": code}}) for code in ("f00d", "cafe"))
-    assert kernels.text(before, after).splitlines() == [
-        "kernels: 1 before, 1 after, 0 of the same code; 1 changed",
-        "  changed   other machine code  lib/k<64> (sm_90)",
+    assert as_text(compare(before, after)).splitlines() == [
+        "x → x: code: 1 changed; machine code the same in 0 of 1",
+        "",
+        "changed   other machine code  lib/k<64> (sm_90)",
     ]
 
 
 def test_an_instantiation_is_compared_with_the_nearest_one() -> None:
     before = record("old", {"k<64,1>": {"registers": 32, "code": "a"}, "k<512,1>": {"registers": 96, "code": "b"}})
     after = record("new", {"k<256,1>": {"registers": 96, "code": "c"}, "k<64,1>": {"registers": 32, "code": "a"}})
-    assert kernels.text(before, after).splitlines()[1:] == [
-        "  changed   other machine code  lib/k<256,1> (sm_90) (was k<512,1>)"
+    assert as_text(compare(before, after)).splitlines()[2:] == [
+        "changed   other machine code  lib/k<256,1> (sm_90) (was k<512,1>)"
     ]

@@ -13,7 +13,7 @@ import pytest
 
 from flashcore.cli.main import main
 from flashcore.errors import Exit
-from flashcore.explain import diff
+from flashcore.explain import compare_records
 from flashcore.features.compare import page as compare_page
 from flashcore.model import intervals
 from flashcore.model.record import CaseKey, Record, Subject
@@ -78,7 +78,7 @@ def test_every_pairs_ratio_and_interval_are_those_of_the_samples(tmp_path: Path)
                     assert (result.low, result.high) == pytest.approx((wanted.low, wanted.high), rel=3e-4)
                     checked += 1
     assert checked >= 60
-    assert data["moved"] == diff.MOVED
+    assert data["moved"] == compare_records.MOVED
 
 
 def test_rounds_that_only_one_saw_do_not_count(tmp_path: Path) -> None:
@@ -249,6 +249,6 @@ def test_a_report_of_the_second_run_has_both_on_its_page(
     assert f"Run {record.id} against run {OLD}" in Path("r", "compare.html").read_text(encoding="utf-8")
     assert main(["compare", OLD, record.id, "-o", "one", "--single-file", "--format", "json"]) == Exit.OK
     captured = capsys.readouterr()
-    assert json.loads(captured.out)["after"]["id"] == record.id
+    assert json.loads(captured.out)["after"]["name"] == record.id
     assert captured.err.strip() == str(tmp_path / "one/index.html")
     assert main(["compare", "20990101T000000Z-0000", record.id]) == Exit.USAGE

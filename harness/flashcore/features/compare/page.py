@@ -7,16 +7,15 @@ their codes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flashcore.explain import diff, limiter
+from flashcore.explain import compare_records, limiter
 from flashcore.explain.readings import Readings
 from flashcore.explain.times import Speedup, apart, speedups
-from flashcore.features.compare import differences
 from flashcore.model import cause_text
 from flashcore.model.catalogue import FACTS, GROUP_STAGE, STALL_REASONS
 from flashcore.model.causes import NoInterval
@@ -90,7 +89,7 @@ class Comparison:
     def __init__(self, book: Book) -> None:
         self._book = book
         self.other = book.other
-        self.notes = differences.remarks(book.other, book.record) if book.other is not None else []
+        self.notes = list(compare_records.compare(book.other, book.record).notes) if book.other is not None else []
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -99,10 +98,10 @@ class Comparison:
         sides = [Side(v, book.readings, True) for v in book.record.suite.variants.values()]
         if other is not None:
             readings = Readings(other)
-            shared = any(diff.same_shape(other, book.record, name) for name in other.suite.shapes)
+            shared = any(compare_records.same_shape(other, book.record, name) for name in other.suite.shapes)
             of_other = other.suite.variants.values()
             sides += [Side(v, readings, False, "" if shared else _shape(other, v)) for v in of_other]
-        return _Figures(book, sides).data(diff.comparable(other, book.record) if other is not None else "")
+        return _Figures(book, sides).data(compare_records.comparable(other, book.record) if other is not None else "")
 
     @property
     def verdict(self) -> dict[str, Any] | None:
@@ -165,7 +164,7 @@ class _Figures:
                 "contradictions": {
                     f"{focus} {against}": regimes
                     for (focus, against), by_regime in ratios.items()
-                    if (regimes := differences.contradiction(by_regime.items()))
+                    if (regimes := _contradicting(by_regime.items()))
                 },
             }
         lines: dict[tuple[str, int, str], int] = {}
@@ -183,7 +182,7 @@ class _Figures:
             },
             "sources": sources,
             "lines": list(lines),
-            "moved": diff.MOVED,
+            "moved": compare_records.MOVED,
             "phrases": PHRASES,
             "step": STEP,
             "apart": incomparable,
@@ -202,7 +201,7 @@ class _Figures:
     def _has(self, side: Side, shape: Shape) -> bool:
         if side.fixed:
             return True
-        shared = side.current or diff.same_shape(side.record, self.book.record, shape.name)
+        shared = side.current or compare_records.same_shape(side.record, self.book.record, shape.name)
         return side.variant.runs_on(shape) and shared
 
     def _rival(self, shape: Shape, cases: Cases) -> int | None:
@@ -287,6 +286,13 @@ class _Figures:
         variants = [self.sides[i].variant, self.sides[j].variant]
         special = any(self.book.role(v) != "variant" or (best and v.name == best.variant.name) for v in variants)
         return special or j in self.partners[i] or i in self.partners[j]
+
+
+def _contradicting(ratios: Iterable[tuple[str, Speedup]]) -> tuple[str, str] | None:
+    """The regimes in which a pair is fastest and slowest, if these contradict each other beyond noise."""
+    decided = [(r.value, mode) for mode, r in ratios if mode in REGIMES and not r.unchanged]
+    best, worst = max(decided, default=(1.0, "")), min(decided, default=(1.0, ""))
+    return (best[1], worst[1]) if best[0] > 1 > worst[0] else None
 
 
 def _source(side: Side, places: dict[tuple[str, int, str], int]) -> list[int]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from flashcore.cli import options, output, progress
-from flashcore.errors import UsageError
-from flashcore.features.regress import against, comparison
+from flashcore.cli import comparison, options, output, progress
+from flashcore.errors import Exit, UsageError
+from flashcore.features.compare import against
 from flashcore.model import decide
 
 _DECISION = ("processes", "alpha", "effect")
@@ -54,5 +54,35 @@ def run(arguments: argparse.Namespace) -> int | None:
     with progress.shown(arguments.quiet) as say:
         result = against.run(options.settings(arguments, upto=None), chosen(arguments, arguments.against), say)
     for form, file in formats:
-        output.write(f"{comparison.as_json(result) if form == 'json' else comparison.as_text(result)}\n", file)
+        output.write(f"{as_json(result) if form == 'json' else as_text(result)}\n", file)
     return result.exit_code
+
+
+def as_text(result: against.Timed) -> str:
+    """The cases, the spread of no change, and the outcome."""
+    lines = [comparison.as_text(result.comparison, every=True), ""]
+    if nulls := result.unchanged:
+        most = max(nulls, key=lambda subject: nulls[subject])
+        lines += [
+            f"A/A: {result.options.revision} was compared with itself in {result.options.processes} processes of each "
+            f"case, the largest difference {100 * nulls[most]:.2f} % ({most})",
+            f"slower: beyond noise ({result.options.alpha:g} a gate run, over all cases) and by more than "
+            f"{100 * result.options.effect:g} %",
+        ]
+    if result.throttle:
+        lines.append(f"the clock was limited meanwhile: {', '.join(result.throttle)}")
+    outcomes = {Exit.OK: "passed", Exit.FAILED: "FAILED", Exit.INCAPABLE: f"COULD NOT TIME ({result.obstacle})"}
+    outcome = outcomes.get(result.exit_code, "UNDECIDED")
+    return "\n".join([*lines, f"against {outcome}: {result.comparison.summary} (exit {int(result.exit_code)})"])
+
+
+def as_json(result: against.Timed) -> str:
+    """The comparison, with the test's parameters, why nothing was timed if so, and the outcome."""
+    outcomes = {Exit.OK: "passed", Exit.FAILED: "failed", Exit.UNMEASURED: "undecided"}
+    return comparison.as_json(
+        result.comparison,
+        **output.picked(result.options, *_DECISION),
+        **output.picked(result, "rounds", "throttle", "obstacle", "exit_code"),
+        outcome=outcomes.get(result.exit_code, "infrastructure"),
+        largest_aa=max(result.unchanged.values(), default=None),
+    )

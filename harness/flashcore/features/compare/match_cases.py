@@ -3,45 +3,58 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from flashcore.features.regress.comparison import Row
+from flashcore.explain.comparison import Change, Outcome, Row
 from flashcore.measure.context import Context
-from flashcore.model.record import Built
+from flashcore.model.groups import grouped
+from flashcore.model.record import Built, Subject
 from flashcore.model.suite import Shape, Variant
 
 
 class Pair(NamedTuple):
-    """A case whose code differs: the variant before and after, on one shape."""
+    """A case whose code differs: the variant before and after, on one shape, and the names of the identical ones."""
 
     before: Variant
     after: Variant
     shape: Shape
+    names: tuple[str, ...]
 
     @property
     def case(self) -> str:
         return f"{self.after.name}/{self.shape.name}"
 
+    def row(self, outcome: Outcome, reason: str = "", changes: Sequence[Change] = ()) -> Row:
+        """The outcome of the case."""
+        return Row(Subject(self.after.name, shape=self.shape.name), outcome, changes, reason, shapes=self.names)
 
-class Side(NamedTuple):
-    """One of the two that are compared: the job and its build."""
+
+class BuiltSuite(NamedTuple):
+    """A suite that is compared: the job and its build."""
 
     job: Context
     built: Built
 
 
-def pair(before: Side, after: Side, revision: str) -> tuple[dict[str, Row], list[Pair]]:
-    """Every case of ``after`` that bench would time: the outcomes of those not timed, and the pairs to time."""
-    matches = [_pair(before, after, variant, shape, revision) for variant, shape in after.job.cases("bench")]
-    return {m.case: m for m in matches if isinstance(m, Row)}, [m for m in matches if isinstance(m, Pair)]
+def pair(before: BuiltSuite, after: BuiltSuite, revision: str) -> tuple[list[Row], list[Pair]]:
+    """Every case of ``after`` that bench would time, of identical shapes the first: the outcomes of those not timed,
+    and the pairs to time."""
+    alike = grouped(((v.name, after.job.suite.computation(s)), (v, s)) for v, s in after.job.cases("bench"))
+    matches = [_pair(before, after, of[0][0], [s for _, s in of], revision) for of in alike.values()]
+    return [m for m in matches if isinstance(m, Row)], [m for m in matches if isinstance(m, Pair)]
 
 
-def _pair(before: Side, after: Side, variant: Variant, shape: Shape, revision: str) -> Row | Pair:
-    case = f"{variant.name}/{shape.name}"
+def _pair(
+    before: BuiltSuite, after: BuiltSuite, variant: Variant, shapes: Sequence[Shape], revision: str
+) -> Row | Pair:
+    shape, names = shapes[0], tuple(s.name for s in shapes)
+    row = partial(Row, Subject(variant.name, shape=shape.name), shapes=names)
     if trouble := _trouble(after, variant, shape):
         failed, reason = trouble
-        return Row(case, "failed" if failed else "unsupported", reason)
+        return row("failed" if failed else "unsupported", reason=reason)
     old = before.job.suite.variants.get(variant.name)
     reason = ""
     if old is None:
@@ -53,16 +66,14 @@ def _pair(before: Side, after: Side, variant: Variant, shape: Shape, revision: s
     elif trouble := _trouble(before, old, shape):
         failed, why = trouble
         if failed:  # it exists, but its time is unknown
-            return Row(case, "undecided", f"{revision}: {why}")
+            return row("undecided", reason=f"{revision}: {why}")
         reason = f"{revision}: {why}"
     if old is None or reason:
-        return Row(case, "nothing to compare with", reason)
-    if _same_code(before, after, old, variant, shape):
-        return Row(case, "same code")
-    return Pair(old, variant, shape)
+        return row("nothing to compare with", reason=reason)
+    return row("same code") if _same_code(before, after, old, variant, shape) else Pair(old, variant, shape, names)
 
 
-def _trouble(side: Side, variant: Variant, shape: Shape) -> tuple[bool, str] | None:
+def _trouble(side: BuiltSuite, variant: Variant, shape: Shape) -> tuple[bool, str] | None:
     """Whether it failed, and why it cannot run; ``None`` if it can."""
     if variant.is_reference:
         return None
@@ -76,14 +87,14 @@ def _trouble(side: Side, variant: Variant, shape: Shape) -> tuple[bool, str] | N
     return (plan.failed, plan.error) if plan is not None and not plan.can_run else None
 
 
-def _same_code(before: Side, after: Side, old: Variant, new: Variant, shape: Shape) -> bool:
+def _same_code(before: BuiltSuite, after: BuiltSuite, old: Variant, new: Variant, shape: Shape) -> bool:
     """Whether a GPU gets the same work from both. The problem's file does not matter, unlike for the freshness of a
     recorded time: both are timed on the present inputs."""
     work = work_of(before, old, shape)
     return work is not None and work == work_of(after, new, shape)
 
 
-def work_of(side: Side, variant: Variant, shape: Shape) -> object | None:
+def work_of(side: BuiltSuite, variant: Variant, shape: Shape) -> object | None:
     """What a GPU gets to do, for comparisons: machine code, host code and launches; ``None`` if they are unknown."""
     if variant.is_reference:
         return variant.kind, python_of(side.job)

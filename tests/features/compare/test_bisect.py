@@ -12,14 +12,15 @@ import pytest
 
 from flashcore.cli.main import main
 from flashcore.errors import Exit, UsageError
-from flashcore.features.regress import bisect
-from flashcore.features.regress.against import Options
-from flashcore.features.regress.bisect import Bisection
-from flashcore.features.regress.comparison import Fate, Row
+from flashcore.explain.comparison import Change, Outcome, Row
+from flashcore.explain.times import Speedup
+from flashcore.features.compare import bisect
+from flashcore.features.compare.against import Options
+from flashcore.features.compare.bisect import Bisection
 from flashcore.measure.context import Context
 from flashcore.measure.machine import toolchain
 from flashcore.measure.settings import Bench, Check, Settings
-from flashcore.model.record import Facts
+from flashcore.model.record import Facts, Subject
 from flashcore.pipeline import run as pipeline
 from flashcore.pipeline.run import Run
 from flashcore.records import store
@@ -75,6 +76,9 @@ def test_the_commit_that_doubled_the_work_is_named(history: list[str], monkeypat
     assert not fine.bad and fine.exit_code == Exit.OK and "nothing to search" in bisect.as_text(fine)
 
 
+CASE = Subject("v", shape="s")
+
+
 class Written:
     """Commits whose machine code changes in each of ``edits``; those from ``slow`` on are slow."""
 
@@ -85,8 +89,7 @@ class Written:
         return None if number in self.broken else sum(edit <= number for edit in self.edits)
 
     def compared(self, number: int) -> Row:
-        fate: Fate = "undecided" if number in self.noisy else "slower" if number >= self.slow else "no difference"
-        return Row("v/s", fate)
+        return Row(CASE, "undecided" if number in self.noisy else "slower" if number >= self.slow else "no difference")
 
     def say(self, text: str) -> None:
         pass
@@ -133,10 +136,12 @@ def test_commits_that_do_not_build_or_decide_are_left_as_candidates() -> None:
 @pytest.mark.parametrize(("change", "slow"), [(0.001, False), (0.012, None)])
 def test_a_commit_that_may_be_as_slow_as_the_last_one_is_not_called_fast(change: float, slow: bool | None) -> None:
     """With noise of 2 %, a commit that is slower by 1.2 % may be slower by 3 % like the last one."""
-    rows = {
-        2: Row("v/s", "slower", change=0.03, critical=0.02),
-        1: Row("v/s", "no difference", change=change, critical=0.02),
-    }
+
+    def timed(outcome: Outcome, change: float) -> Row:
+        ratio = Speedup(1 / (1 + change))
+        return Row(CASE, outcome, (Change(CASE, "isolated_p50", "us", 1, 1, outcome, "processes", ratio, 0.02),))
+
+    rows = {2: timed("slower", 0.03), 1: timed("no difference", change)}
     result = Bisection("v/s", ("a", "b", "c"), ("", "", ""), 1e-3, rows)
     assert result.is_slower(2) is True and result.is_slower(1) is slow
 

@@ -11,17 +11,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from flashcore.cli import options, output, progress
+from flashcore.cli import comparison, options, output, progress
 from flashcore.errors import Exit, FlashcoreError, UsageError
-from flashcore.explain import diff
-from flashcore.features.regress import against, bench_options
-from flashcore.features.regress.comparison import Row
-from flashcore.features.regress.match_cases import Side, work_of
+from flashcore.explain import compare_records
+from flashcore.explain.comparison import Change, Row
+from flashcore.features.compare import against, bench_options
+from flashcore.features.compare.match_cases import BuiltSuite, work_of
 from flashcore.measure.machine import git
 from flashcore.measure.settings import Settings
 from flashcore.model.progress import prefixed
 from flashcore.model.record import Record, Subject
-from flashcore.model.text import UNMEASURED
+from flashcore.model.text import UNMEASURED, faster
 from flashcore.pipeline import revision
 from flashcore.pipeline import run as pipeline
 
@@ -81,17 +81,18 @@ class Bisection:
     @property
     def exit_code(self) -> Exit:
         """0: one commit is left, or the bad one is not slower. 3: undecided."""
-        decided = self.bad - self.good == 1 if self.bad else {row.fate for row in self.rows.values()} <= _NOT_SLOWER
+        decided = self.bad - self.good == 1 if self.bad else {row.outcome for row in self.rows.values()} <= _NOT_SLOWER
         return Exit.OK if decided else Exit.UNMEASURED
 
     def is_slower(self, number: int) -> bool | None:
         """Whether a timed commit is slower than number 0; ``None``: undecided."""
-        row, last = self.rows[number], self.rows[len(self.commits) - 1].change
-        if row.fate not in _NOT_SLOWER:
-            return True if row.fate == "slower" else None
-        if last is None or row.change is None or row.critical is None:
+        row, last = self.rows[number], self.rows[len(self.commits) - 1].lead
+        if row.outcome not in _NOT_SLOWER:
+            return True if row.outcome == "slower" else None
+        if not (last and last.ratio and row.lead and row.lead.ratio and row.lead.noise):
             return False
-        return False if last - row.change > row.critical else None  # None: it may be as slow as the last commit
+        slower = 1 / last.ratio - 1 / row.lead.ratio
+        return False if slower > row.lead.noise else None  # None: it may be as slow as the last commit
 
 
 def bisect(settings: Settings, chosen: against.Options, bad: str, say: Callable[[str], None]) -> Bisection:
@@ -141,13 +142,13 @@ def search(result: Bisection, commits: Commits) -> None:
         commits.say(f"{result.bad - result.good - 1} commits left")
     before, after = commits.measured(result.good), commits.measured(result.bad)
     if before and after:
-        result.changes = _texts(diff.changes(before, after))
+        result.changes = _texts(compare_records.changes(before, after))
         variant, _, shape = result.case.partition("/")
         if before.gpu and after.gpu:
-            result.counters = _texts(diff.moved(before, after, Subject(variant, shape=shape)))
+            result.counters = _texts(compare_records.moved(before, after, Subject(variant, shape=shape)))
 
 
-def _texts(changes: Sequence[diff.Change]) -> list[str]:
+def _texts(changes: Sequence[Change]) -> list[str]:
     """The changes without their subjects: those of several archs or kernels once."""
     return [*dict.fromkeys(f"{change.fact} {change.text}" for change in changes)]
 
@@ -161,9 +162,9 @@ class Commits:
     commits: Sequence[str]
     say: Callable[[str], None]
     checkouts: ExitStack
-    _sides: dict[int, Side | None] = field(default_factory=dict)
+    _sides: dict[int, BuiltSuite | None] = field(default_factory=dict)
 
-    def side(self, number: int) -> Side | None:
+    def side(self, number: int) -> BuiltSuite | None:
         """A commit's build; ``None`` if the case cannot be built."""
         if number not in self._sides:
             commit = self.commits[number]
@@ -185,12 +186,15 @@ class Commits:
 
     def compared(self, number: int) -> Row:
         """The comparison of a commit with number 0."""
-        case, good, side = "/".join((*self.settings.variants, *self.settings.shapes)), self.side(0), self.side(number)
+        (variant,), (shape,) = self.settings.variants, self.settings.shapes
+        good, side = self.side(0), self.side(number)
+        undecided = Row(Subject(variant, shape=shape), "undecided")
         if good is None or side is None:
-            return Row(case, "undecided", "the good commit or this one cannot be built")
+            return replace(undecided, reason="the good commit or this one cannot be built")
         self.say(f"bisect: {self.commits[number][:12]} against {self.commits[0][:12]}")
-        done = against.compared(Path(good.job.suite.root), side, self.commits[0], self.chosen)
-        return next((row for row in done.rows if row.case == case), Row(case, "undecided", "it is not timed"))
+        done = against.compared(Path(good.job.suite.root), side, self.commits[0], self.chosen).comparison
+        same = (row for row in done.rows if row.subject == undecided.subject)
+        return next(same, replace(undecided, reason="it is not timed"))
 
     def measured(self, number: int) -> Record | None:
         """The case's record in a commit; ``None`` if it cannot be measured."""
@@ -217,10 +221,10 @@ def as_text(result: Bisection) -> str:
 def _sentences(result: Bisection) -> Iterator[str]:
     commits = [commit[:12] for commit in result.commits]
     for number, row in result.rows.items():
-        size = ""
-        if row.change is not None and row.critical is not None:
-            size = f"{100 * row.change:+.2f} % (noise {100 * row.critical:.2f} %) "
-        yield f"{commits[number]}  {size}{row.outcome}"
+        lead, size = row.lead, ""
+        if lead and lead.ratio and lead.noise is not None:
+            size = f"{faster(lead.ratio, shown=f'{lead.ratio:.3f}')} (noise {100 * lead.noise:.2f} %)  "
+        yield f"{commits[number]}  {size}{row.verdict}"
     if not result.bad:
         fact = "undecided whether {} is" if result.exit_code else "{} is not"
         yield f"{result.case}: {fact.format(commits[-1])} slower than {commits[0]}; nothing to search"
@@ -243,6 +247,6 @@ def as_json(result: Bisection) -> str:
     return output.document(
         first_slow=commits[result.bad] if result.bad else None,
         last_fast=commits[result.good] if result.bad else None,
-        timed={commits[number]: output.picked(row, "fate", "reason", "change", "critical") for number, row in rows},
+        timed={commits[number]: comparison.row_json(row) for number, row in rows},
         **output.picked(result, "case", "commits", "alpha", "changes", "counters", "exit_code"),
     )

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flashcore.errors import Exit, UsageError
-from flashcore.features.regress import against
-from flashcore.features.regress.against import Options
-from flashcore.features.regress.comparison import Row, as_json, as_text
+from flashcore.explain.comparison import Row
+from flashcore.features.compare import against
+from flashcore.features.compare.against import Options
+from flashcore.features.compare.bench_options import as_json, as_text
+from flashcore.features.compare.match_cases import Pair
 from flashcore.measure.bench import time_pairs
 from flashcore.measure.bench.time_pairs import Timings
 from flashcore.measure.context import Context
@@ -50,7 +52,7 @@ def compared(variant: str = "*", say: Callable[[str], None] = lambda _: None, **
 
 
 def fates(results: Any) -> dict[str, str]:
-    return {c["variant"]: c["fate"] for c in results["cases"]}
+    return {row["variant"]: row["outcome"] for row in results["rows"]}
 
 
 # --- timed on the CPU ---------------------------------------------------------------------------
@@ -60,14 +62,15 @@ def test_twice_the_work_is_slower(spin: Path, capsys: pytest.CaptureFixture[str]
     spun(spin, 4000)
     code, result = compared("spun")
     assert code == result["exit_code"] == Exit.FAILED and result["outcome"] == "failed"
-    (case,) = result["cases"]
-    assert (case["variant"], case["shape"], case["fate"]) == ("spun", "small", "slower")
-    assert 0.5 < case["change"] < 1.5 and 0 < case["noise_threshold"] < case["change"]
-    assert case["after_us"] / case["before_us"] == pytest.approx(1 + case["change"], rel=0.1)
-    assert len(case["changes"]) == len(case["aa_changes"]) == result["aa"]["comparisons"] == 4
-    assert result["aa"]["largest"] == max(map(abs, case["aa_changes"]))
+    (case,) = result["rows"]
+    assert (case["variant"], case["shape"], case["outcome"]) == ("spun", "small", "slower")
+    (time,) = case["changes"]
+    assert time["evidence"] == "processes" and 0.4 < time["ratio"] < 0.7 and 0 < time["noise"] < 1 / time["ratio"] - 1
+    assert time["before"] / time["after"] == pytest.approx(time["ratio"], rel=0.1)
+    assert len(time["process_changes"]) == len(time["aa_changes"]) == result["processes"] == 4
+    assert result["largest_aa"] == max(map(abs, time["aa_changes"]))
     output = capsys.readouterr().out
-    assert "SLOWER" in output and "compared with itself 4 times" in output and "(exit 1)" in output
+    assert "1 slower (exit 1)" in output and "compared with itself in 4 processes" in output
     assert git(Path(), "status", "--porcelain", "--untracked-files=no") == "M suite/loops.py"
     assert not list(Path("build/revisions/against").iterdir())
 
@@ -120,9 +123,9 @@ def test_the_gpu_that_times_is_leased(spin: Path, monkeypatch: pytest.MonkeyPatc
     spun(spin, 4000)
     free: list[bool] = []
 
-    def wrong(*_: object) -> dict[str, Row]:
+    def wrong(pairs: Sequence[Pair], *_: object) -> list[Row]:
         free.extend(gpu_choice.is_free(uuid) for uuid in ("GPU-a", "GPU-b"))
-        return {"spun/small": Row("spun/small", "undecided", "not asked")}
+        return [one.row("undecided", "not asked") for one in pairs]
 
     monkeypatch.setattr(against, "_wrong", wrong)
     monkeypatch.setattr(Context, "cannot_measure", "")
@@ -148,13 +151,13 @@ def test_a_wrong_build_is_not_timed(spin: Path) -> None:
     (spin / "peers.py").write_text(bad)
     code, result = compared("spun")
     assert (code, fates(result)) == (Exit.FAILED, {"spun": "failed"})
-    assert result["cases"][0]["reason"].startswith("wrong: ")
+    assert result["rows"][0]["reason"].startswith("wrong: ")
     # Mending it is no regression, but whether it got slower nobody can say.
     git(spin, "commit", "-qam", "bad")
     (spin / "peers.py").write_text(good)
     code, result = compared("spun")
     assert (code, fates(result)) == (Exit.UNMEASURED, {"spun": "undecided"})
-    assert "HEAD is wrong" in result["cases"][0]["reason"]
+    assert "HEAD is wrong" in result["rows"][0]["reason"]
 
 
 def test_what_is_new_has_nothing_to_be_compared_with(spin: Path) -> None:
@@ -167,7 +170,7 @@ def test_what_is_new_has_nothing_to_be_compared_with(spin: Path) -> None:
     manifest.write_text(text)
     code, result = compared("steady")
     assert (code, fates(result)) == (Exit.OK, {"steady": "nothing to compare with"})
-    assert "other arguments" in result["cases"][0]["reason"]
+    assert "other arguments" in result["rows"][0]["reason"]
 
 
 def test_a_manifest_that_was_wrong_is_named_by_its_revision(spin: Path) -> None:
@@ -207,7 +210,7 @@ def test_the_same_machine_code_needs_no_gpu(toy: Path) -> None:
     source.write_text("// a comment above\n" + source.read_text())
     code, message, heard = gate(toy)
     assert code == Exit.OK, heard
-    assert "same code, so not timed: plain/small" in message and "(exit 0)" in message
+    assert "same code: plain/small" in message and "(exit 0)" in message
 
 
 def test_other_code_cannot_be_judged_without_a_gpu(toy: Path) -> None:
@@ -270,6 +273,6 @@ def test_on_a_gpu_a_kernel_that_does_more_is_slower_and_other_code_of_the_same_s
     done = flashcore(*words, cwd=tmp_path)
     compared = json.loads((tmp_path / "compared.json").read_text())
     assert done.returncode == Exit.FAILED, done.stdout + done.stderr
-    assert fates(compared)["plain"] == "slower" and compared["aa"]["comparisons"] >= 9
+    assert fates(compared)["plain"] == "slower" and compared["processes"] == 9
     # So short a kernel may be too noisy to decide.
     assert fates(compared)["two_steps"] in ("no difference", "too small to matter", "faster", "undecided"), done.stdout

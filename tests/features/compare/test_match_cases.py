@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.features.regress import match_cases
-from flashcore.features.regress.comparison import Row
+from flashcore.explain.comparison import Row
+from flashcore.features.compare import match_cases
 from flashcore.model.causes import Cause, PlanCrashed, PlanRefused
-from flashcore.model.record import Built, Launch, Plan
+from flashcore.model.record import Built, Launch, Plan, Subject
 from flashcore.model.suite import PythonCallable
 from tests import factory
 
@@ -19,12 +19,12 @@ SUITE = factory.record().suite
 VARIANT, SHAPE = SUITE.variants["fast"], SUITE.shapes["mission"]
 
 
-def side(host: str = "host", **launched: object) -> match_cases.Side:
+def side(host: str = "host", **launched: object) -> match_cases.BuiltSuite:
     """One revision's build of one variant."""
     artifact = factory.artifact("fast", "sm_90a", host=host, cxx="g++")
     launch = dataclasses.replace(Launch("k", (1, 1, 1), (64, 1, 1), (1, 1, 1), 0), **launched)  # type: ignore[arg-type]
     built = Built("13.0.88", (artifact,), (Plan("fast", "mission", (launch,), 0),))
-    return match_cases.Side(None, built)  # type: ignore[arg-type]
+    return match_cases.BuiltSuite(None, built)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -38,14 +38,14 @@ def side(host: str = "host", **launched: object) -> match_cases.Side:
         (side(dynamic_smem=16), False),
     ],
 )
-def test_the_same_code_has_the_same_host_code_and_launch(after: match_cases.Side, same: bool) -> None:
+def test_the_same_code_has_the_same_host_code_and_launch(after: match_cases.BuiltSuite, same: bool) -> None:
     assert match_cases._same_code(side(), after, VARIANT, VARIANT, SHAPE) is same
 
 
-def built(*artifacts: object, cause: Cause | None = None) -> match_cases.Side:
+def built(*artifacts: object, cause: Cause | None = None) -> match_cases.BuiltSuite:
     plan = Plan("fast", "mission", (), 0, cause)
     job = types.SimpleNamespace(gpu_arch="sm_90a", suite=SUITE)
-    return match_cases.Side(job, Built("13.0.88", tuple(artifacts), (plan,)))  # type: ignore[arg-type]
+    return match_cases.BuiltSuite(job, Built("13.0.88", tuple(artifacts), (plan,)))  # type: ignore[arg-type]
 
 
 OK = factory.artifact("fast", "sm_90a", host="host", cxx="g++")
@@ -64,9 +64,9 @@ ABSENT = factory.artifact("fast", "sm_90a", "unsupported", "no TMA")
         (built(OK, cause=PlanCrashed(-6)), "failed", "the launch plan was killed by signal 6"),
     ],
 )
-def test_what_cannot_run_today(after: match_cases.Side, outcome: str, reason: str) -> None:
-    result = match_cases._pair(built(OK), after, VARIANT, SHAPE, "main")
-    assert result == Row("fast/mission", outcome, reason)  # type: ignore[arg-type]
+def test_what_cannot_run_today(after: match_cases.BuiltSuite, outcome: str, reason: str) -> None:
+    result = match_cases._pair(built(OK), after, VARIANT, [SHAPE], "main")
+    assert result == Row(Subject("fast", shape="mission"), outcome, reason=reason, shapes=("mission",))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,9 @@ def test_what_cannot_run_today(after: match_cases.Side, outcome: str, reason: st
         (built(OK), "same code", ""),
     ],
 )
-def test_what_could_not_run_then(before: match_cases.Side, outcome: str, reason: str) -> None:
-    result = match_cases._pair(before, built(OK), VARIANT, SHAPE, "main")
-    assert result == Row("fast/mission", outcome, reason)  # type: ignore[arg-type]
+def test_what_could_not_run_then(before: match_cases.BuiltSuite, outcome: str, reason: str) -> None:
+    result = match_cases._pair(before, built(OK), VARIANT, [SHAPE], "main")
+    assert result == Row(Subject("fast", shape="mission"), outcome, reason=reason, shapes=("mission",))  # type: ignore[arg-type]
 
 
 def test_a_peer_is_the_same_while_it_and_the_suites_python_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,7 @@ def test_a_peer_is_the_same_while_it_and_the_suites_python_are(monkeypatch: pyte
 
 
 def test_builds_of_other_variants_and_without_code_say_nothing_of_the_same_code() -> None:
-    def beside(*others: object) -> match_cases.Side:
+    def beside(*others: object) -> match_cases.BuiltSuite:
         one = side()
         return one._replace(
             built=dataclasses.replace(one.built, artifacts=(*one.built.artifacts, *others)),  # type: ignore[arg-type]

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from flashcore.build.compiling import compile_all
-from flashcore.errors import ManifestError, UsageError
-from flashcore.features.regress.comparison import Comparison, Row
-from flashcore.features.regress.match_cases import Pair, Side, pair, python_of
+from flashcore.errors import Exit, ManifestError, UsageError
+from flashcore.explain import comparison
+from flashcore.explain.comparison import Change, Comparison, Row
+from flashcore.explain.times import Speedup
+from flashcore.features.compare.match_cases import BuiltSuite, Pair, pair, python_of
 from flashcore.measure.bench import time_pairs
 from flashcore.measure.cases import child_cases
 from flashcore.measure.check import check
@@ -28,6 +32,7 @@ from flashcore.measure.workers.pool import Pool
 from flashcore.model import decide
 from flashcore.model.files import make_folder
 from flashcore.model.progress import prefixed
+from flashcore.model.record import Subject
 from flashcore.pipeline import revision
 from flashcore.pipeline.opening import open_recordable
 from flashcore.records.store import claimed
@@ -65,7 +70,38 @@ class Options:
             raise UsageError(f"--effect {100 * self.effect:g}: expected percent, from 0 to less than 100")
 
 
-def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Comparison:
+class Timed(NamedTuple):
+    """The present tree compared with a revision, by the processes that timed both.
+
+    Args:
+        rounds: of each process.
+        throttle: the driver's reasons for a lower clock meanwhile.
+        obstacle: why this machine could not time the cases that differ; empty if it could, or no case differs.
+    """
+
+    comparison: Comparison
+    options: Options
+    rounds: int
+    throttle: Sequence[str] = ()
+    obstacle: str = ""
+
+    @property
+    def exit_code(self) -> Exit:
+        outcomes = self.comparison.counts
+        if outcomes["slower"] or outcomes["failed"]:
+            return Exit.FAILED
+        if self.obstacle:
+            return Exit.INCAPABLE
+        return Exit.UNMEASURED if outcomes["undecided"] else Exit.OK
+
+    @property
+    def unchanged(self) -> dict[Subject, float]:
+        """The largest change of each case that the second timing of the revision had over the first (A/A)."""
+        changes = ((row.subject, c.processes) for row in self.comparison.rows for c in row.changes)
+        return {subject: max(abs(math.expm1(p.null)) for p in of) for subject, of in changes if of}
+
+
+def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Timed:
     """Compares the present tree with the revision of the options; see :func:`compared`.
 
     Raises:
@@ -79,48 +115,42 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Com
         return compared(root, built(settings, say), commit, options)
 
 
-def built(settings: Settings, say: Callable[[str], None]) -> Side:
+def built(settings: Settings, say: Callable[[str], None]) -> BuiltSuite:
     """A suite, built for this machine's GPU only: no other code runs here."""
     job = replace(open_recordable(replace(settings, upto=None)), say=say)
     job = replace(job, options=replace(job.options, archs=(job.gpu_arch,))) if job.gpu_arch else job
-    return Side(job, compile_all(job))
+    return BuiltSuite(job, compile_all(job))
 
 
-def compared(root: Path, after: Side, commit: str, options: Options) -> Comparison:
+def compared(root: Path, after: BuiltSuite, commit: str, options: Options) -> Timed:
     """Builds the suite that ``root`` has as it was in ``commit``, checks and times both, and decides."""
     job = after.job
     try:
         old = revision.counterpart(root, job)
         old = replace(old, say=lambda text: job.say(prefixed(f"{options.revision}: ", text)))
-        before = Side(old, compile_all(old))
+        before = BuiltSuite(old, compile_all(old))
     except (ManifestError, UsageError) as error:
         raise UsageError(f"{options.revision}: {str(error).replace(str(root), job.settings.suite)}") from error
     rows, pairs = pair(before, after, options.revision)
     obstacle = job.cannot_measure if pairs and options.device == "cuda" else ""
     timings = time_pairs.Timings()
     if obstacle:
-        rows |= {p.case: Row(p.case, "undecided", f"the code differs, and {obstacle}") for p in pairs}
+        rows += [p.row("undecided", f"the code differs, and {obstacle}") for p in pairs]
     elif pairs:
         wrong, timings = _timed(before, after, pairs, options)
-        rows |= wrong | _decided(timings, options)
-    return Comparison(
-        suite=job.suite.name,
-        revision=options.revision,
-        commit=commit,
-        gpu=job.gpu.name if job.gpu else None,
-        nvcc=after.built.nvcc,
-        alpha=options.alpha,
-        effect=options.effect,
-        rounds=job.settings.bench.samples,
-        rows=tuple(rows[f"{v.name}/{s.name}"] for v, s in job.cases("bench")),
-        throttle=tuple(sorted(timings.throttle)),
-        obstacle=obstacle,
+        rows += [*wrong, *_decided(pairs, timings, options)]
+    gpu, suite = job.gpu.name if job.gpu else None, job.suite.name
+    sides = (
+        comparison.Side(options.revision, suite, gpu, before.built.nvcc, commit),
+        comparison.Side("working tree", suite, gpu, after.built.nvcc),
     )
+    rounds = job.settings.bench.samples
+    return Timed(Comparison(*sides, rows), options, rounds, sorted(timings.throttle), obstacle)
 
 
 def _timed(
-    before: Side, after: Side, pairs: Sequence[Pair], options: Options
-) -> tuple[dict[str, Row], time_pairs.Timings]:
+    before: BuiltSuite, after: BuiltSuite, pairs: Sequence[Pair], options: Options
+) -> tuple[list[Row], time_pairs.Timings]:
     """The cases in which a build is wrong, and the times of the others."""
     settings, say = after.job.settings, after.job.say
     with (
@@ -132,9 +162,10 @@ def _timed(
         new = child_cases(replace(after.job, built=after.built), [(p.after, p.shape) for p in pairs])
         contests = [time_pairs.Contest.of(p.case, b, a, folder) for p, b, a in zip(pairs, old, new, strict=True)]
         job = replace(after.job, workers=workers, folder=folder, device=options.device)
-        wrong = _wrong(contests, job, options.revision)
+        wrong = _wrong(pairs, contests, job, options.revision)
+        names = {row.subject.case for row in wrong}
         timings = time_pairs.run(
-            [c for c in contests if c.name not in wrong],
+            [c for c in contests if c.name not in names],
             folder / "turns",
             workers,
             processes=options.processes,
@@ -159,7 +190,7 @@ def _the_gpu(say: Callable[[str], None]) -> list[str]:
 
 
 @contextmanager
-def _folder(after: Side, before: Side, pairs: Sequence[Pair], *, resume: bool) -> Iterator[Path]:
+def _folder(after: BuiltSuite, before: BuiltSuite, pairs: Sequence[Pair], *, resume: bool) -> Iterator[Path]:
     """The folder for these builds' measurements, with earlier ones to resume. It is removed at the end, and kept if the
     comparison is interrupted."""
     cases = [(p.case, dict(p.shape.params)) for p in pairs]
@@ -181,31 +212,35 @@ def _folder(after: Side, before: Side, pairs: Sequence[Pair], *, resume: bool) -
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _wrong(contests: Sequence[time_pairs.Contest], job: Context, revision: str) -> dict[str, Row]:
+def _wrong(pairs: Sequence[Pair], contests: Sequence[time_pairs.Contest], job: Context, revision: str) -> list[Row]:
     """Checks both builds, each against its own suite; returns the cases in which one is wrong."""
     cases = [case for c in contests for case in (c.after, c.before)]
     outcomes = zip(cases, check.run(job, cases).outcomes, strict=True)
     reasons = {case.name: o.reason for case, o in outcomes if o.status != "ok"}
-    rows: dict[str, Row] = {}
-    for c in contests:
-        if reason := reasons.get(c.after.name):
-            rows[c.name] = Row(c.name, "failed", f"wrong: {reason}")
-        elif reason := reasons.get(c.before.name):
-            rows[c.name] = Row(c.name, "undecided", f"{revision} is wrong: {reason}")
+    rows = []
+    for one, contest in zip(pairs, contests, strict=True):
+        if reason := reasons.get(contest.after.name):
+            rows.append(one.row("failed", f"wrong: {reason}"))
+        elif reason := reasons.get(contest.before.name):
+            rows.append(one.row("undecided", f"{revision} is wrong: {reason}"))
     return rows
 
 
-def _decided(timings: time_pairs.Timings, options: Options) -> dict[str, Row]:
+def _decided(pairs: Sequence[Pair], timings: time_pairs.Timings, options: Options) -> Iterator[Row]:
     """The timed cases, decided all together, and the cases whose timing failed."""
     cases = timings.processes
-    rows = {
-        name: Row(name, d.outcome, d.reason, *timings.levels(name), d.change, d.critical, tuple(cases[name]))
-        for name, d in decide.decide(cases, alpha=options.alpha, effect=options.effect).items()
-    }
-    for name, lost in timings.lost.items():
-        if lost.side == "after":
-            rows[name] = Row(name, "failed", f"not timed: {lost.reason}")
-        else:
-            who = options.revision if lost.side else "both"
-            rows[name] = Row(name, "undecided", f"{who} could not be timed: {lost.reason}")
-    return rows
+    decisions = decide.decide(cases, alpha=options.alpha, effect=options.effect)
+    for one in pairs:
+        if lost := timings.lost.get(one.case):
+            if lost.side == "after":
+                yield one.row("failed", f"not timed: {lost.reason}")
+            else:
+                yield one.row(
+                    "undecided", f"{options.revision if lost.side else 'both'} could not be timed: {lost.reason}"
+                )
+        elif decision := decisions.get(one.case):
+            subject, fact = Subject(one.after.name, shape=one.shape.name), one.shape.time
+            speedup = None if decision.change is None else Speedup(1 / (1 + decision.change))
+            change = Change(subject, fact, "us", *timings.levels(one.case), decision.outcome, "processes", speedup,
+                            decision.critical, tuple(cases[one.case]))  # fmt: skip
+            yield one.row(decision.outcome, decision.reason, (change,))

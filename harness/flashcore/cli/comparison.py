@@ -1,0 +1,136 @@
+"""A comparison as text and as JSON, for every command that makes one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import expm1
+from typing import Any
+
+from flashcore.cli import output
+from flashcore.cli.grid import grid
+from flashcore.explain.comparison import REGRESSIONS, UNCHANGED, Comparison, Row, counted
+from flashcore.model.groups import grouped
+from flashcore.model.text import fixed, number
+
+_COLUMNS = ("case", "mode", "before", "after", "× faster", "interval or noise", "verdict")
+_MOST_NAMES = 6
+
+
+def as_text(comparison: Comparison, top: int = 0, *, every: bool = False, only_worse: bool = False) -> str:
+    """The sides, how many cases and kernels changed how, and the first ``top`` of both (0: all).
+
+    Args:
+        every: whether cases without a difference are listed too.
+        only_worse: whether only regressions are listed.
+    """
+    gpus = {side.gpu for side in (comparison.before, comparison.after)} - {None}
+    lines = [
+        f"{comparison.before.name} → {comparison.after.name}{''.join(f', {gpu}' for gpu in gpus if len(gpus) == 1)}:"
+        f" {comparison.summary}",
+        *(f"note: {note}" for note in comparison.notes),
+    ]
+    rows = [row for row in comparison.rows if not only_worse or row.outcome in REGRESSIONS]
+    cases, code = ([row for row in rows if row.is_case is which] for which in (True, False))
+    shown = [row for row in cases if row.lead and (every or row.outcome not in UNCHANGED)]
+    lines += _first(top, [[line, *map(_with, _counters(row))] for line, row in _table(shown)], head=2)
+    whys = dict.fromkeys(row.lead.no_interval for row in shown if row.lead and row.lead.no_interval)
+    lines += [f"not judged: {why}" for why in whys]
+    rest = grouped((row.verdict.partition("\n")[0], row.name) for row in cases if not row.lead)
+    lines += ["", *(f"{verdict}: {_named(names)}" for verdict, names in rest.items())] if rest else []
+    lines += _first(top, [[_code(row)] for row in code])
+    return "\n".join(lines)
+
+
+def _table(rows: Sequence[Row]) -> Iterator[tuple[str, Row | None]]:
+    """The lines of the table, each with its row; the heading has none."""
+    if rows:
+        lines = grid(_COLUMNS, map(_cells, rows)).splitlines()
+        yield from zip(lines, [None, None, *rows], strict=True)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    lead = row.lead
+    assert lead is not None
+    times = [_time(value, lead.unit) for value in (lead.before, lead.after)]
+    noise = "" if lead.noise is None else f"±{100 * lead.noise:.2f} %"
+    interval = "" if lead.low is None or lead.high is None else f"[{lead.low:.3f}, {lead.high:.3f}]"
+    remark = ""
+    if row.contradiction:
+        remark = "; " + ", ".join(f"{c.ratio:.3f} × {c.mode.replace('_', ' ')}" for c in row.contradiction if c.ratio)
+    return (
+        row.name,
+        lead.mode.replace("_", " "),
+        *times,
+        fixed(lead.ratio, 3, "-"),
+        interval or noise or "-",
+        f"{row.verdict}{remark}",
+    )
+
+
+def _time(value: Any, unit: str) -> str:
+    return "-" if value is None else number(round(value, 3), unit)
+
+
+def _counters(row: Row | None) -> list[str]:
+    """What changed together with the time."""
+    return (
+        [f"{c.fact}  {c.text}  {c.outcome}" for c in row.changes if c.speedup is None and c is not row.lead]
+        if row
+        else []
+    )
+
+
+def _with(text: str) -> str:
+    return f"  with it: {text}"
+
+
+def _code(row: Row) -> str:
+    facts = "; ".join(dict.fromkeys(f"{c.fact} {c.text}" for c in row.changes))
+    name = f"{row.subject}{f' (was {row.was})' if row.was else ''}"
+    return f"{row.outcome:8}  {facts or row.reason}  {name}"
+
+
+def _first(top: int, entries: Sequence[Sequence[str]], head: int = 0) -> list[str]:
+    """The first entries after an empty line, below as many lines of a heading, and how many are left."""
+    shown = entries[: head + top if top else None]
+    lines = ["", *(line for entry in shown for line in entry)] if entries else []
+    left = len(entries) - len(shown)
+    return [*lines, f"… {left:,} more (--top 0 prints all)"] if left else lines
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {len(names) - _MOST_NAMES} more" if names[_MOST_NAMES:] else "")
+
+
+def as_json(comparison: Comparison, **more: Any) -> str:
+    """The JSON document of a comparison, which ``docs/reference/comparison.md`` describes; ``more`` are a command's
+    own keys."""
+    return output.document(
+        before=comparison.before._asdict(),
+        after=comparison.after._asdict(),
+        notes=list(comparison.notes),
+        counts={"cases": comparison.counts, "code": counted(comparison.code)},
+        machine_code=dict(zip(("same", "both"), comparison.alike, strict=True)),
+        incomparable=comparison.incomparable or None,
+        rows=[row_json(row) for row in comparison.rows],
+        **more,
+    )
+
+
+def row_json(row: Row) -> dict[str, Any]:
+    """A case, kernel or build, with its changes."""
+    changed = ("fact", "unit", "before", "after", "outcome", "evidence", "ratio", "low", "high", "noise", "no_interval")
+    return {
+        **output.picked(row.subject, "variant", "arch", "shape", "kernel"),
+        "shapes": list(row.shapes),
+        **output.picked(row, "was", "outcome", "reason", "judged", "same_code"),
+        "changes": [
+            {
+                "shape": c.subject.shape,
+                **output.picked(c, *changed),
+                "process_changes": [expm1(p.change) for p in c.processes],
+                "aa_changes": [expm1(p.null) for p in c.processes],
+            }
+            for c in row.changes
+        ],
+    }

@@ -1,0 +1,321 @@
+"""Compares two records, or two cases of one."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from flashcore.explain.comparison import Change, Comparison, Evidence, Outcome, Row, Side
+from flashcore.explain.pairs import Kernel, paired
+from flashcore.explain.times import Speedup, speedup
+from flashcore.model.catalogue import FACTS, GROUP_STAGE
+from flashcore.model.causes import NoInterval
+from flashcore.model.groups import grouped
+from flashcore.model.record import Fact, Facts, Record, Subject, Time, Value
+from flashcore.model.suite import REGIMES, Binary
+
+MODES = (*REGIMES, "eager")
+#: Times of launches that a tool measured, without samples: the times of imported kernels.
+DURATIONS = ("ncu_duration", "traced_duration")
+#: A case's time is one of the first group that has any, whatever else changed.
+_TIMES = (REGIMES, ("eager",), DURATIONS)
+MOVED = 0.05  # the smallest shown change of a counter, as a share of the larger value
+MOST_MOVED = 5
+
+
+def compare(a: Record, b: Record) -> Comparison:
+    """Compares two records, ``a`` as the earlier side. Identical shapes are one row.
+
+    Times compare only if both are of one suite and GPU model; those of imported kernels always.
+    """
+    incomparable = comparable(a, b) if a.suite.name != b.suite.name or _timed(a) or _timed(b) else ""
+    rows = [*_changed_code(a, b), *_cases(a, b, only_imported=bool(incomparable))]
+    now, was = _codes(b), _codes(aligned(a, b)[0])
+    both = now.keys() & was.keys()
+    alike = sum(now[s] == was[s] for s in both), len(both)
+    return Comparison(Side.of(a), Side.of(b), rows, tuple(_notes(a, b, incomparable)), alike, incomparable)
+
+
+def comparable(a: Record, b: Record) -> str:
+    """Why the times of two records must not be shown together; empty if they may be."""
+    if a.suite.name != b.suite.name:
+        return f"of suite {a.suite.name}, not {b.suite.name}"
+    if a.gpu is None or b.gpu is None:
+        return f"{'both were' if a.gpu == b.gpu else 'one of the two was'} recorded without a GPU"
+    return "" if a.gpu == b.gpu else f"measured on {a.gpu}, not {b.gpu}"
+
+
+def _notes(a: Record, b: Record, incomparable: str) -> Iterator[str]:
+    """Why the comparison may mislead, and the builds that began or ceased to fail."""
+    for name in ("nvcc", "ncu", "driver"):
+        was, now = getattr(a.environment, name), getattr(b.environment, name)
+        if was != now:
+            was, now = was or "not recorded", now or "not recorded"
+            yield f"{name} {was} before, {now} after: differences may be its own"
+    if incomparable:
+        yield f"times are not comparable: {incomparable}"
+    before, after = ({f"{x.variant} for {x.arch}" for x in r.artifacts if x.status == "failed"} for r in (a, b))
+    for build in sorted(before ^ after):
+        yield f"{build} does not build {'after' if build in after else 'before'}"
+
+
+# --- cases ------------------------------------------------------------------------------------------
+
+
+def case(a: Record, before: Subject, b: Record, after: Subject) -> Row | None:
+    """What changed from a case of ``a`` to one of ``b``, or of the same record; ``None`` without a time of both.
+
+    The mode that ranks decides if its time changed, else the mode that changed most. The counters that changed most
+    follow, unless both ran the same machine code or took the same time.
+    """
+    changes = list(_times(a, before, b, after))
+    if not changes:
+        return None
+    ranks = _rank_by(b, after)
+    group = next(of for of in _TIMES if any(c.mode in of for c in changes))
+    same = all(c.outcome == "no difference" for c in changes if c.mode in group)
+    changes.sort(
+        key=lambda c: (c.mode not in group, not same and c.outcome == "no difference", c.mode != ranks, -c.size)
+    )
+    code, imported = same_code(a, before, b, after), b.suite.variants[after.variant].imported
+    counters = [] if code or (same and not imported) else moved(a, b, after, before)
+    outcome: Outcome = "changed" if same and counters else changes[0].outcome
+    return Row(after, outcome, (*changes, *counters), same_code=code, shapes=(after.shape or "",))
+
+
+def _cases(a: Record, b: Record, only_imported: bool) -> Iterator[Row]:
+    """A row for each variant on identical shapes, whatever these are called, that one of the records times."""
+    was, now = _timed(a), _timed(b)
+    for key in {**now, **was}:
+        before, after = was.get(key, []), now.get(key, [])
+        record, subjects = (b, after) if after else (a, before)
+        if only_imported and not record.suite.variants[subjects[0].variant].imported:
+            continue
+        shapes = tuple(s.shape or "" for s in subjects)
+        if before and after:
+            same_name = ((x, y) for y in after for x in before if x.shape == y.shape)
+            one, other = next(same_name, (before[0], after[0]))
+            if row := case(a, one, b, other):
+                yield replace(row, shapes=shapes)
+        else:
+            facts = (record.facts.get(name, subjects[0]) for name in _names(record, subjects[0]))
+            fact = next(fact for fact in facts if fact and fact.number)
+            lead = change(fact, None if after else fact.value, fact.value if after else None)
+            lead = replace(lead, evidence=None)
+            yield Row(subjects[0], lead.outcome, (lead,), shapes=shapes)
+
+
+def _rank_by(record: Record, subject: Subject) -> str:
+    shape = record.suite.shapes.get(subject.shape or "")
+    return shape.rank_by if shape else ""
+
+
+def _names(record: Record, subject: Subject) -> list[str]:
+    """The facts of a case's times, that of the mode that ranks first."""
+    ranks = _rank_by(record, subject)
+    return [*(f"{mode}_p50" for mode in sorted(MODES, key=lambda mode: mode != ranks)), *DURATIONS]
+
+
+def _timed(record: Record) -> dict[Hashable, list[Subject]]:
+    """The cases with a time, by variant and by what they compute."""
+    suite, facts = record.suite, record.facts
+    names = [*(f"{mode}_p50" for mode in MODES), *DURATIONS]
+    timed = {f.subject for name in names for f in facts.named(name) if f.number and f.subject.kernel is None}
+    cases = ((v, s, Subject(v, shape=s.name)) for v in suite.variants for s in suite.shapes.values())
+    return grouped(((v, suite.computation(s)), subject) for v, s, subject in cases if subject in timed)
+
+
+def _times(a: Record, before: Subject, b: Record, after: Subject) -> Iterator[Change]:
+    """The change of each time that both have."""
+    for mode in MODES:
+        if change := time_change(a.time(before, mode), b.time(after, mode)):
+            yield change
+    for name in DURATIONS:
+        was, fact = a.facts.number(name, before), b.facts.get(name, after)
+        if fact and was and (now := fact.number):
+            ratio = Speedup(was / now, cause=NoInterval("samples"))
+            yield Change(after, name, fact.unit, was, now, ratio.conclusion, speedup=ratio)
+
+
+def time_change(before: Time, after: Time) -> Change | None:
+    """The change between two times of one mode; ``None`` if one is unmeasured."""
+    ratio = speedup(before, after)
+    if ratio is None:
+        return None
+    evidence: Evidence | None = "one run" if ratio.ends else None
+    fact = f"{after.mode}_p50"
+    return Change(after.subject, fact, "us", before.us, after.us, ratio.conclusion, evidence, ratio)
+
+
+def same_code(a: Record, before: Subject, b: Record, after: Subject) -> bool:
+    """Whether two cases ran the same machine code, so that any difference is noise."""
+    one, other = a.keys.get(before.case), b.keys.get(after.case)
+    if one is None or other is None or one.peer or other.peer:
+        return False
+    return bool(one.code) and (one.code, one.nvcc) == (other.code, other.nvcc)
+
+
+def same_shape(a: Record, b: Record, shape: str) -> bool:
+    one, other = a.suite.shapes.get(shape), b.suite.shapes.get(shape)
+    return one is not None and other is not None and one.params == other.params
+
+
+def moved(
+    a: Record, b: Record, subject: Subject, before: Subject | None = None, most: int | None = MOST_MOVED
+) -> list[Change]:
+    """The counters of a case that differ the most: possible causes of a changed time.
+
+    Args:
+        before: the case of ``a``, if it differs from ``subject``.
+    """
+    results = []
+    for fact in b.facts.of(subject.variant):
+        spec = FACTS.get(fact.name)
+        if fact.subject != subject or spec is None or spec.tier != "counters" or spec.group in GROUP_STAGE:
+            continue
+        if fact.name in DURATIONS:
+            continue
+        one = replace(change(fact, a.facts.number(fact.name, before or subject), fact.number), evidence=None)
+        if one.size > MOVED:
+            results.append(one)
+    return sorted(results, key=lambda change: (-change.size, change.fact))[:most]
+
+
+# --- code -------------------------------------------------------------------------------------------
+
+
+def changes(a: Record, b: Record) -> list[Change]:
+    """The static facts whose values differ between ``a`` and ``b``, in the order of ``b``.
+
+    The comparison is valid within one nvcc release only. A kernel with another name now has its present one.
+    """
+    before, after = static_facts(aligned(a, b)[0]), static_facts(b)
+    results = []
+    for key in {**after, **before}:
+        old, new = before.get(key), after.get(key)
+        was, now = old.value if old else None, new.value if new else None
+        if was != now and (fact := new or old):
+            results.append(change(fact, was, now))
+    return results
+
+
+def _changed_code(a: Record, b: Record) -> Iterator[Row]:
+    """A row for each kernel or build with other facts or other machine code; of a variant that only one side has, one
+    row for all its kernels."""
+    old, olds = aligned(a, b)
+    was, now = _codes(old), _codes(b)
+    before, after = ({_code(s) for _, s in static_facts(r)} | codes.keys() for r, codes in ((old, was), (b, now)))
+    changed = grouped((_code(c.subject), c) for c in changes(a, b))
+    changed |= {s: [] for s, code in now.items() if was.get(s, code) != code and s not in changed}
+    lone = set() if _is_of_files(a) and _is_of_files(b) else _variants(before) ^ _variants(after)
+    for variant, kernels in grouped((s.variant, s) for s in changed if s.variant in lone).items():
+        reason = f"{len(kernels)} kernels or builds"
+        yield Row(Subject(variant), "gone" if variant in _variants(before) else "new", reason=reason)
+    for subject, facts in changed.items():
+        if subject.variant not in lone:
+            earlier = olds[subject].kernel or "" if subject in olds else ""
+            row = _of_kernel(subject, facts, subject in before, subject in after)
+            yield row if earlier == subject.kernel else replace(row, was=earlier)
+
+
+def _of_kernel(subject: Subject, facts: Sequence[Change], before: bool, after: bool) -> Row:
+    """The row of a kernel or build by its changed facts, and whether it is there before and after."""
+    facts = sorted(facts, key=lambda c: c.importance)
+    if not (before and after):
+        return Row(subject, "gone" if before else "new", tuple(c for c in facts if c.is_important))
+    if not facts:
+        return Row(subject, "changed", reason="other machine code")
+    # A fact of a kernel on both sides that is unmeasured now counts as worse.
+    unmeasured: dict[Outcome, Outcome] = {"gone": "worse", "new": "changed"}
+    return Row(subject, unmeasured.get(facts[0].outcome, facts[0].outcome), tuple(facts))
+
+
+def _code(subject: Subject) -> Subject:
+    """The kernel or build of a static fact."""
+    return Subject(subject.variant, subject.arch, kernel=subject.kernel)
+
+
+def _variants(subjects: set[Subject]) -> set[str]:
+    return {subject.variant for subject in subjects}
+
+
+def _codes(record: Record) -> dict[Subject, Value | None]:
+    """The hashes of the machine code: of each kernel, else of each build."""
+    kernels = {f.subject: f.value for f in record.facts.named("code")}
+    return kernels or {Subject(x.variant, x.arch): x.code for x in record.artifacts if x.code}
+
+
+def aligned(a: Record, b: Record) -> tuple[Record, dict[Subject, Subject]]:
+    """``a`` with its compiled kernels named as in ``b``; and those of another name or file in ``b``, by their subject
+    there."""
+    before, after = _kernels(a), _kernels(b)
+    files = {variant: variant for variant, _ in after}
+    if _is_of_files(a) and _is_of_files(b):
+        old, new = _files(before), _files(after)
+        files = {new[0].name: old[0].name} if len(old) == len(new) == 1 else paired(old, new)
+    olds = {
+        Subject(variant, arch, kernel=name): Subject(files[variant], arch, kernel=was)
+        for (variant, arch), kernels in after.items()
+        if variant in files
+        for name, was in paired(before.get((files[variant], arch), ()), kernels).items()
+    }
+    names = {old: name for name, old in olds.items() if name != old}
+
+    def renamed(fact: Fact) -> Fact:
+        name = names.get(_code(fact.subject))
+        return replace(fact, subject=replace(fact.subject, variant=name.variant, kernel=name.kernel)) if name else fact
+
+    return replace(a, facts=Facts(map(renamed, a.facts))) if names else a, {name: old for old, name in names.items()}
+
+
+def _is_of_files(record: Record) -> bool:
+    return all(isinstance(variant.kind, Binary) for variant in record.suite.variants.values())
+
+
+def _files(kernels: Mapping[tuple[str, str], Sequence[Kernel]]) -> list[Kernel]:
+    """Compiled files, to be paired by their kernels."""
+    places = grouped((file, (arch, kernel.name)) for (file, arch), of in kernels.items() for kernel in of)
+    return [Kernel(file, values=frozenset(of)) for file, of in places.items()]
+
+
+def _kernels(record: Record) -> dict[tuple[str, str], list[Kernel]]:
+    """The compiled kernels of each variant and arch."""
+    of_files = _is_of_files(record)
+    facts = grouped((f.subject, f) for f in record.facts if f.subject.arch and f.subject.kernel and not f.subject.shape)
+    return grouped(
+        (
+            (s.variant, s.arch or ""),
+            Kernel(
+                s.kernel or "",
+                next((str(f.value) for f in of if f.name == "code"), ""),
+                frozenset((f.name, f.value) for f in of if f.value and not of_files),  # unrelated ones share some
+            ),
+        )
+        for s, of in facts.items()
+    )
+
+
+def static_facts(record: Record) -> dict[tuple[str, Subject], Fact]:
+    """The facts that :func:`changes` compares, by name and subject."""
+    return {
+        (f.name, f.subject): f
+        for f in record.facts
+        if (spec := FACTS.get(f.name)) is not None
+        and "static" in (spec.tier, spec.group)
+        # Most changes of code change other facts too; a line number changes with every comment above it.
+        and f.name not in ("code", "local_memory_site")
+    }
+
+
+def change(fact: Fact, was: Value | None, now: Value | None) -> Change:
+    """The change of a fact from one value to another."""
+    return Change(fact.subject, fact.name, fact.unit, was, now, _outcome(fact.name, was, now), "exact")
+
+
+def _outcome(name: str, was: Value | None, now: Value | None) -> Outcome:
+    if was is None or now is None:
+        return "new" if was is None else "gone"
+    better = FACTS[name].better
+    if not better or isinstance(was, str) or isinstance(now, str):
+        return "changed"
+    return "better" if (now < was) == (better == "lower") else "worse"

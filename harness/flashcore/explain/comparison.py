@@ -1,0 +1,268 @@
+"""What a comparison is: two sides, and for each case or kernel what changed, by which evidence.
+
+Static facts are *exact*. Times that were taken alternately in *one run* have an interval over its rounds. Times of
+several *processes* are judged by the spread of no change (A/A). Other times, such as those of two runs, are shown and
+not judged, because machines and days differ.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import log
+from typing import Literal, NamedTuple
+
+from flashcore.explain.times import Speedup
+from flashcore.model import cause_text
+from flashcore.model.catalogue import FACTS
+from flashcore.model.decide import Process
+from flashcore.model.record import Record, Subject, Value
+from flashcore.model.suite import REGIMES
+from flashcore.model.text import number
+
+Evidence = Literal["exact", "one run", "processes"]
+#: From what needs attention to what does not.
+Outcome = Literal[
+    "failed",
+    "slower",
+    "worse",
+    "undecided",
+    "new",
+    "gone",
+    "changed",
+    "better",
+    "faster",
+    "too small to matter",
+    "no difference",
+    "same code",
+    "nothing to compare with",
+    "unsupported",
+]
+_ORDER: Sequence[Outcome] = typing.get_args(Outcome)
+REGRESSIONS: frozenset[Outcome] = frozenset({"failed", "slower", "worse"})
+#: The outcomes of what did not change, or was not compared.
+UNCHANGED = frozenset(_ORDER[_ORDER.index("no difference") :])
+#: A kernel is what its most important changed fact is: spills before registers, the size of the code last.
+_IMPORTANCE = {"spill_store_bytes": 0, "spill_load_bytes": 1, "registers": 3, "code_bytes": 5}
+
+
+class Side(NamedTuple):
+    """One of the two sides. ``name`` is a run's id, a revision, a file or a variant."""
+
+    name: str
+    suite: str
+    gpu: str | None = None
+    nvcc: str | None = None
+    commit: str = ""
+
+    @classmethod
+    def of(cls, record: Record) -> Side:
+        environment = record.environment
+        return cls(record.id, record.suite.name, record.gpu, environment.nvcc, environment.git_commit or "")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One fact on both sides. ``before`` or ``after`` is ``None`` if unmeasured.
+
+    Args:
+        subject: of the later side; of the earlier one, if only that has the fact.
+        evidence: ``None`` if the change is shown and not judged.
+        speedup: of a time.
+        noise: the change, as a share, up to which a time judged by processes may be noise.
+        processes: their results.
+    """
+
+    subject: Subject
+    fact: str
+    unit: str
+    before: Value | None
+    after: Value | None
+    outcome: Outcome
+    evidence: Evidence | None = None
+    speedup: Speedup | None = None
+    noise: float | None = None
+    processes: Sequence[Process] = ()
+
+    @property
+    def text(self) -> str:
+        """``96 B → 128 B``."""
+        return f"{number(self.before, self.unit)} → {number(self.after, self.unit)}"
+
+    @property
+    def mode(self) -> str:
+        """The timing mode of a time: ``isolated``; ``ncu_duration`` and others are their own."""
+        return self.fact.removesuffix("_p50")
+
+    @property
+    def size(self) -> float:
+        """The change as a share of the larger value, 0 to 2; for percentages in hundreds of points; of times the
+        logarithm of their ratio. 0 unless both are numbers."""
+        if self.speedup is not None:
+            return abs(log(self.speedup.value))
+        was, now = self.before, self.after
+        if was is None or now is None or isinstance(was, str) or isinstance(now, str) or was == now:
+            return 0.0
+        return abs(now - was) / (100 if self.unit == "pct" else max(abs(was), abs(now)))
+
+    @property
+    def ratio(self) -> float | None:
+        """Of two times: before over after. Above 1 is faster."""
+        return self.speedup.value if self.speedup else None
+
+    @property
+    def low(self) -> float | None:
+        """The interval's lower end."""
+        return self.speedup.low if self.speedup else None
+
+    @property
+    def high(self) -> float | None:
+        """The interval's upper end."""
+        return self.speedup.high if self.speedup else None
+
+    @property
+    def no_interval(self) -> str:
+        """Why the ratio of two times has no interval; empty if it has one."""
+        return cause_text.text(self.speedup.cause) if self.speedup else ""
+
+    @property
+    def importance(self) -> tuple[bool, int, float]:
+        """Orders changes of one kernel: what got worse or better before what only changed, the more important fact
+        first, then the one that changed the most."""
+        was, now = (value if isinstance(value, (int, float)) else 0 for value in (self.before, self.after))
+        gains = FACTS[self.fact].better == "higher"  # such as tensor-core instructions
+        return self.outcome == "changed", 2 if gains else _IMPORTANCE.get(self.fact, 4), -abs(now - was)
+
+    @property
+    def is_important(self) -> bool:
+        """Whether it describes a kernel that only one side has."""
+        return self.fact in _IMPORTANCE
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What changed of one case, or of one kernel's code.
+
+    Args:
+        subject: a case, which has a shape, or a kernel or build, which has none.
+        changes: the most important one first, which decided the outcome. Of a case these are its times, then the
+            counters that changed with them.
+        reason: why nothing was decided, or a remark.
+        same_code: whether both sides ran the same machine code, so that a difference in time is not the kernel's.
+        shapes: the names of the case's identical shapes.
+        was: the earlier side's name of a kernel, if it is another.
+    """
+
+    subject: Subject
+    outcome: Outcome
+    changes: Sequence[Change] = ()
+    reason: str = ""
+    same_code: bool = False
+    shapes: Sequence[str] = ()
+    was: str = ""
+
+    @property
+    def name(self) -> str:
+        """``fast/mission = d64_s512``."""
+        return f"{self.subject.variant}/{' = '.join(self.shapes)}" if self.shapes else str(self.subject)
+
+    @property
+    def is_case(self) -> bool:
+        return self.subject.shape is not None
+
+    @property
+    def lead(self) -> Change | None:
+        """The change that decided; of a case its time."""
+        return self.changes[0] if self.changes else None
+
+    @property
+    def judged(self) -> bool:
+        """Whether there is evidence for the outcome."""
+        return self.lead is None or self.lead.evidence is not None
+
+    @property
+    def verdict(self) -> str:
+        """The outcome, and what to know about it."""
+        notes = [
+            "" if self.judged or self.outcome in UNCHANGED else "not judged",
+            "same code" if self.same_code else "",
+        ]
+        outcome = ", ".join(filter(None, (self.outcome, *notes)))
+        return f"{outcome}: {self.reason}" if self.reason else outcome
+
+    @property
+    def contradiction(self) -> tuple[Change, Change] | None:
+        """The timing modes in which the case is fastest and slowest, if these contradict each other beyond noise."""
+        decided = [(c.speedup.value, c) for c in self.changes if c.mode in REGIMES and c.speedup and c.evidence]
+        decided = [pair for pair in decided if pair[1].outcome in ("faster", "slower")]
+        if not decided:
+            return None
+        (high, best), (low, worst) = (pick(decided, key=lambda pair: pair[0]) for pick in (max, min))
+        return (best, worst) if high > 1 > low else None
+
+
+def _rank(row: Row) -> tuple[object, ...]:
+    """Orders rows: cases by what changed most, those of the same code after the others; code by what is worst."""
+    lead, place = row.lead, _ORDER.index(row.outcome)
+    if row.is_case:
+        return False, row.outcome in UNCHANGED, row.same_code, lead is None, -lead.size if lead else place, place
+    return True, place, *(lead.importance if lead else (True, 9, 0.0))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two sides, and each case that was compared and each kernel or build that changed, ordered by what changed most.
+
+    Args:
+        notes: why it may mislead.
+        alike: how many kernels or builds have the same machine code on both sides, and how many both sides have.
+        incomparable: why times are not compared; empty if they are.
+    """
+
+    before: Side
+    after: Side
+    rows: Sequence[Row]
+    notes: Sequence[str] = ()
+    alike: tuple[int, int] = (0, 0)
+    incomparable: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", tuple(sorted(self.rows, key=_rank)))
+
+    @property
+    def counts(self) -> Counter[Outcome]:
+        """The number of cases by outcome."""
+        return counted(self.cases)
+
+    @property
+    def cases(self) -> list[Row]:
+        return [row for row in self.rows if row.is_case]
+
+    @property
+    def code(self) -> list[Row]:
+        """The kernels and builds that changed."""
+        return [row for row in self.rows if not row.is_case]
+
+    @property
+    def summary(self) -> str:
+        """``164 slower (3 of the same code), 150 faster; code: 2 worse``."""
+        parts = [_summed(self.cases), f"code: {words}" if (words := _summed(self.code)) else ""]
+        same, both = self.alike
+        parts.append(f"machine code the same in {same:,} of {both:,}" if both else "")
+        return "; ".join(filter(None, parts)) or "nothing to compare"
+
+
+def counted(rows: Iterable[Row]) -> Counter[Outcome]:
+    """The number of rows by outcome, in order."""
+    counts = Counter(row.outcome for row in rows)
+    return Counter({outcome: counts[outcome] for outcome in _ORDER if outcome in counts})
+
+
+def _summed(rows: Sequence[Row]) -> str:
+    same = Counter(row.outcome for row in rows if row.same_code and row.outcome not in UNCHANGED)
+    words = ((n, outcome, same[outcome]) for outcome, n in counted(rows).items())
+    return ", ".join(
+        f"{n:,} {outcome}" + (f" ({alike:,} of the same code)" if alike else "") for n, outcome, alike in words
+    )
