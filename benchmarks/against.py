@@ -33,7 +33,7 @@ from flashcore.measure.bench import time_pairs
 from flashcore.measure.bench.time_pairs import Contest, Times, copied
 from flashcore.measure.machine import toolchain
 from flashcore.measure.settings import Settings
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.measure.workers.pool import Pool
 from flashcore.model.decide import ALPHA, EFFECT, PROCESSES, Process, decide
 
@@ -153,7 +153,7 @@ class Pace:
         return now + self._longest > self.deadline
 
 
-def _same(case: Case, copies: Path) -> Contest:
+def _same(case: KernelCall, copies: Path) -> Contest:
     """A case against itself: its library, and two copies of it."""
     after = replace(case, library=copied(case.library, copies / "after"))
     return Contest.of(case.name, case, after, copies)

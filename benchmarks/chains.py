@@ -18,7 +18,7 @@ from flashcore.measure.bench import time_pairs
 from flashcore.measure.bench.time_pairs import Contest, copied
 from flashcore.measure.cases import child_cases
 from flashcore.measure.settings import Settings
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.measure.workers.pool import Pool
 from flashcore.pipeline.opening import open_context
 
@@ -61,7 +61,7 @@ def compiled(settings: Settings, device: str, say: Say) -> BuiltSuite:
     return BuiltSuite(job, compile_all(job))
 
 
-def runnable(side: BuiltSuite, device: str) -> list[Case]:
+def runnable(side: BuiltSuite, device: str) -> list[KernelCall]:
     """The cases that bench would time: kernels on a GPU, callables on the CPU."""
     job, build = side.job, side.built
     have = {a.variant for a in build.artifacts if a.library is not None and a.arch == job.gpu_arch}
@@ -115,7 +115,7 @@ def write_suite(chains: Sequence[tuple[Grid, int]], folder: Path, device: str) -
     return folder
 
 
-def chains_of(chains: Sequence[tuple[Grid, int]], folder: Path, device: str, say: Say) -> dict[str, Case]:
+def chains_of(chains: Sequence[tuple[Grid, int]], folder: Path, device: str, say: Say) -> dict[str, KernelCall]:
     """The chains, built, by name."""
     suite = write_suite(chains, folder / "suite", device)
     side = compiled(Settings(suite=str(suite), build=str(folder / "build")), device, say)

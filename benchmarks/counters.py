@@ -96,7 +96,7 @@ def _described(context: Any, result: StageResult) -> dict[str, Any]:
     for outcome in result.outcomes:
         readings = Readings(record)
         subject = outcome.variant, outcome.shape
-        cases[outcome.case] = {
+        cases[str(outcome.case)] = {
             "status": outcome.status,
             "seconds": outcome.seconds,
             "facts": {

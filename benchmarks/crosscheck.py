@@ -35,7 +35,7 @@ from flashcore.measure.cases import child_cases
 from flashcore.measure.context import Context
 from flashcore.measure.machine import toolchain
 from flashcore.measure.settings import Bench, Settings
-from flashcore.measure.workers.kernel_call import Caller, Case, require_device
+from flashcore.measure.workers.kernel_call import Caller, KernelCall, require_device
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.pipeline.opening import open_context
 
@@ -107,7 +107,7 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
             folder = Path(scratch) / f"round-{number}"
             folder.mkdir()
             # Who goes first changes: the second finds a warmer chip.
-            turns: list[tuple[str, Callable[[Sequence[Case], Path], dict[str, float]], dict[str, list[float]]]]
+            turns: list[tuple[str, Callable[[Sequence[KernelCall], Path], dict[str, float]], dict[str, list[float]]]]
             turns = [("bench stage", functools.partial(_by_the_stage, job), ours), ("nvbench", _by_nvbench, theirs)]
             for what, measure, medians in turns if number % 2 == 0 else reversed(turns):
                 times = measure(cases, folder)
@@ -161,7 +161,7 @@ def _rows(results: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 # --- the bench stage ------------------------------------------------------------------------------------
 
 
-def _by_the_stage(context: Context, cases: Sequence[Case], folder: Path) -> dict[str, float]:
+def _by_the_stage(context: Context, cases: Sequence[KernelCall], folder: Path) -> dict[str, float]:
     """Case → median of its cold samples (us)."""
     stage_folder = folder / "stage"
     stage_folder.mkdir()
@@ -169,7 +169,7 @@ def _by_the_stage(context: Context, cases: Sequence[Case], folder: Path) -> dict
         result = case_times.run(context, cases, stage_folder)
     if bad := [o for o in result.outcomes if o.status != "ok"]:
         raise FlashcoreError(f"{bad[0].case}: expected to be timed, found: {bad[0].reason}")
-    return {case.name: statistics.median(result.samples[f"{case.name}/cold"]) for case in cases}
+    return {case.name: statistics.median(result.samples[case.case, "cold"]) for case in cases}
 
 
 # --- nvbench --------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def _nvbench_version() -> str:
     return version
 
 
-def _by_nvbench(cases: Sequence[Case], folder: Path) -> dict[str, float]:
+def _by_nvbench(cases: Sequence[KernelCall], folder: Path) -> dict[str, float]:
     """Case → median of nvbench's cold samples (us), taken in one process of its own."""
     task, answer = folder / "cases.json", folder / "nvbench.json"
     task.write_text(json.dumps([case.to_json() for case in cases]), encoding="utf-8")
@@ -222,7 +222,7 @@ def _nvbench_child(task: Path, answer: Path) -> None:
     """Registers every case with nvbench and lets it measure; the samples go to ``answer`` and files beside it."""
     require_device("cuda")
     nvbench: Any = importlib.import_module("cuda.bench")
-    cases = [Case.from_json(case) for case in json.loads(task.read_text("utf-8"))]
+    cases = [KernelCall.from_json(case) for case in json.loads(task.read_text("utf-8"))]
     failed: list[str] = []
     for index, case in enumerate(cases):
         benchmark = nvbench.register(_measure(case, failed))
@@ -233,7 +233,7 @@ def _nvbench_child(task: Path, answer: Path) -> None:
         raise FlashcoreError("; ".join(failed))
 
 
-def _measure(case: Case, failed: list[str]) -> Callable[[Any], None]:
+def _measure(case: KernelCall, failed: list[str]) -> Callable[[Any], None]:
     """The callable that nvbench times for one case. It keeps errors, since nvbench may drop exceptions."""
 
     def measure(state: Any) -> None:

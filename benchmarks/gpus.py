@@ -284,7 +284,9 @@ def _row(profiles: Path) -> dict[str, Any]:
         "spread": {g.uuid: g.spread for g in record.gpus},
         "remarks": [g.remark for g in record.gpus if g.remark],
         "busy": {stage: _busy(run / stage) for stage in ("bench", "profile")},
-        "medians": {k: statistics.median(v) for k, v in record.samples.items() if k.endswith("/isolated")},
+        "medians": {
+            str(case): statistics.median(v) for (case, mode), v in record.samples.items() if mode == "isolated"
+        },
     }
 
 

@@ -28,7 +28,7 @@ from flashcore.measure.machine import ncu, python_process, toolchain
 from flashcore.measure.profile import code, profile
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.journal import Task
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.pipeline.opening import open_context
 
 
@@ -127,7 +127,7 @@ def _bare(tasks: Sequence[Task], folder: Path, chosen: profile.Profiling) -> Non
         _ncu(group, folder / str(len(metrics)), Path(chosen.ncu), metrics)
 
 
-def _tasks(cases: Sequence[Case]) -> list[Task]:
+def _tasks(cases: Sequence[KernelCall]) -> list[Task]:
     return [Task(case.name, {"case": case.to_json(), "device": "cuda"}) for case in cases]
 
 

@@ -33,6 +33,7 @@ from benchmarks import raw
 from flashcore.errors import UsageError
 from flashcore.measure.machine import python_process
 from flashcore.measure.machine.gpu import Gpu
+from flashcore.model.case import Case
 from flashcore.records import lookup, store
 from flashcore.suites import load
 
@@ -245,7 +246,7 @@ def _profiled(folder: Path, variant: str, edits: int, shape: str) -> list[dict[s
         {
             "code": done.returncode,
             "outcomes": {o.stage: o.status for o in record.outcomes if o.variant == name and o.shape == shape},
-            "samples": list(record.samples.get(f"{name}/{shape}/{regime}", ())),
+            "samples": list(record.samples.get((Case(name, shape), regime), ())),
         }
         for name in names
     ]

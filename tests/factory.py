@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from flashcore.model.case import Case, TimeKey
 from flashcore.model.catalogue import FACTS, STALL_REASONS
 from flashcore.model.causes import Detail, Message, NotBuilt, PlanRefused, SourceLine, UnsupportedArch
 from flashcore.model.record import (
@@ -396,7 +397,7 @@ def on_l4(record: Record, **changes: Any) -> Record:
         for f in record.facts
         if f.subject.variant in here or f.subject.arch or f.source is Source.FORMULA
     ]
-    samples = {k: tuple(10 * x for x in v) for k, v in record.samples.items() if k.partition("/")[0] in here}
+    samples = {k: tuple(10 * x for x in v) for k, v in record.samples.items() if k[0].variant in here}
     environment_l4 = environment(gpu="NVIDIA L4", gpu_arch="sm_89", gpu_sms=58, gpu_memory_bytes=24 * 10**9,
                       gpu_l2_bytes=48 << 20, gpu_sm_clock_mhz=2040.0)  # fmt: skip
     fields: dict[str, Any] = {"id": "20260102T040000Z-0002", "environment": environment_l4, "outcomes": tuple(outcomes),
@@ -486,7 +487,7 @@ def record(
     chosen = suite if suite is not None else globals()["suite"]()
     results: list[Fact] = []
     outcomes: list[CaseOutcome] = []
-    timed: dict[str, tuple[float, ...]] = {}
+    timed: dict[TimeKey, tuple[float, ...]] = {}
     us = {"slow": 400.0, "fast": 40.0, "split": 20.0, "cudnn": 9.0, **(times or {})}
     for v in chosen.variants.values():
         if not v.is_reference:
@@ -502,7 +503,7 @@ def record(
         if "bench" in s.stages:
             for mode, factor in (("isolated", 1.0), ("back_to_back", 0.9), ("cold", 1.25), ("eager", 3.0)):
                 series = samples(alone * factor, seed=len(timed))
-                timed[f"{v.name}/{s.name}/{mode}"] = series
+                timed[Case(v.name, s.name), mode] = series
                 results += timing_facts(v.name, s.name, mode, series)
             results.append(fact("bench_sm_clock", 1980.0, v.name, shape=s.name))
         if "profile" in s.stages:
@@ -510,7 +511,7 @@ def record(
     fields: dict[str, Any] = {
         "outcomes": tuple(outcomes),
         "raw_samples": timed,
-        "keys": {f"{v.name}/{s.name}": case_key(v, s) for v, s in cases(chosen)},
+        "keys": {Case(v.name, s.name): case_key(v, s) for v, s in cases(chosen)},
         "stages": tuple(StageNote(n, "ok", 1.0) for n in ("build", "static", "check", "bench", "profile")),
     }
     added = {(f.subject, f.name): f for f in facts}

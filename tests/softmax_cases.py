@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.model.suite import Argument
 
 ROOT = Path(__file__).parent / "children" / "softmax"
@@ -15,8 +15,8 @@ ARGUMENTS = (
 )
 
 
-def case(variant: str, shape: str = "small", *, peer: bool = False, rows: int = 6, columns: int = 37) -> Case:
-    return Case(
+def case(variant: str, shape: str = "small", *, peer: bool = False, rows: int = 6, columns: int = 37) -> KernelCall:
+    return KernelCall(
         variant=variant,
         shape=shape,
         suite="softmax",

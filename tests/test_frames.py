@@ -13,6 +13,7 @@ from flashcore.errors import CapabilityError, UsageError
 from flashcore.explain import compare_records, limiter, roofline
 from flashcore.explain.comparison import Change
 from flashcore.explain.readings import Readings
+from flashcore.model.case import Case
 from flashcore.model.causes import CodeChanged
 from flashcore.model.record import Fact, Facts, Record, Subject
 from tests import factory
@@ -95,7 +96,7 @@ def test_what_a_table_lacks_is_missing_never_zero(record: Record) -> None:
 
 
 def test_a_stale_case_says_so_and_has_no_gap(record: Record) -> None:
-    old = dataclasses.replace(record, stale={"fast/mission": CodeChanged("device")})
+    old = dataclasses.replace(record, stale={Case("fast", "mission"): CodeChanged("device")})
     table = frames.table(old, "mission")
     assert table["check"].to_dict() == {"slow": "ok", "fast": "stale", "split": "ok", "cudnn": "ok"}
     assert math.isnan(table.loc["fast", "gap"])
@@ -137,7 +138,7 @@ def test_every_sample_is_a_row(record: Record) -> None:
         "mode": "category", "sample": "int64", "us": "float64", "void": "category"
     }  # fmt: skip
     warm = frame.loc[("split", "long")].query("mode == 'isolated'")
-    assert tuple(warm["us"]) == record.samples["split/long/isolated"]
+    assert tuple(warm["us"]) == record.samples[Case("split", "long"), "isolated"]
     assert warm["sample"].tolist() == list(range(len(warm)))
 
 

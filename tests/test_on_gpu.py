@@ -20,7 +20,7 @@ import pytest
 from flashcore.errors import Exit, FlashcoreError
 from flashcore.measure.machine import ncu, toolchain
 from flashcore.measure.machine.gpu import Gpu
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.model.record import CaseOutcome, Facts, Record, Subject
 from flashcore.records import lookup, store
 from flashcore.suites import load
@@ -72,7 +72,7 @@ def newest(folder: Path) -> Record:
 
 def outcomes(record: Record) -> dict[tuple[str, str], CaseOutcome]:
     """(case, stage) → its outcome."""
-    return {(o.case, o.stage): o for o in record.outcomes}
+    return {(str(o.case), o.stage): o for o in record.outcomes}
 
 
 @pytest.fixture(scope="module")
@@ -313,9 +313,9 @@ def test_a_run_killed_in_each_stage_is_resumed(tmp_path: Path, build_dirs: Calla
 
 PREPARE = """
 import json, sys, torch
-from flashcore.measure.workers.kernel_call import Caller, Case
+from flashcore.measure.workers.kernel_call import Caller, KernelCall
 from flashcore.measure.workers.problem_file import load_problem
-case = Case.from_json(json.loads(sys.argv[1]))
+case = KernelCall.from_json(json.loads(sys.argv[1]))
 caller = Caller(case, load_problem(case.root, case.problem_file))
 op = torch.ops.flashcore_toy.two_steps
 x = torch.randn(1001, device="cuda")
@@ -326,7 +326,7 @@ def child(toy: Built, code: str) -> str:
     """Runs Python with the toy operator loaded; gives what it printed."""
     problem = toy.suite.problems["scale"]
     library = next(a.library for a in toy.artifacts if a.variant == "two_steps" and a.library)
-    case = Case(
+    case = KernelCall(
         variant="two_steps", shape="tail", suite="toy", root=str(TOY), problem_file=problem.file,
         params={"N": 1001}, arguments=problem.arguments, library=library, callable=None,
         tolerance="rounded_once", seeds=(0,), flop=None,

@@ -37,6 +37,7 @@ from flashcore.gate.expand import headroom
 from flashcore.gate.judge import judge
 from flashcore.gate.wording import summary
 from flashcore.model import groups
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Subject
 from flashcore.model.suite import REGIMES
@@ -328,7 +329,7 @@ class Trace:
         )
         for gap in bounds.gaps if bounds else ():
             result |= of(gap.ratio)
-        points = [p for x in self.same.get(shape, (s,)) for p in self.points.get(f"{variant}/{x.name}", ())]
+        points = [p for x in self.same.get(shape, (s,)) for p in self.points.get(Case(variant, x.name), ())]
         flop = [p.flop for p in points]
         result |= of([max(flop, default=1) / min(flop, default=1), min(flop, default=1) / max(flop, default=1)])
         for p in points:
@@ -364,7 +365,7 @@ class Trace:
         """The figures of source lines and instructions by place."""
         result: dict[str, set[str]] = defaultdict(set)
         for x in self.record.listings:
-            if x.subject.case == f"{variant}/{shape}":
+            if x.subject.case == Case(variant, shape):
                 alone = zip(x.instructions, heat.alone(x), strict=True)
                 places = [(f"{i.offset:05x}", line) for i, line in alone]
                 places += [(f"{line.file}:{line.number}", line) for line in heat.in_order(x)]

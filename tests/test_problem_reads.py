@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from flashcore.model.case import Case
 from flashcore.model.causes import FilesChanged, SettingsChanged
 from flashcore.model.record import CaseKey, Reads, Record
 from flashcore.records import freshness, store
@@ -112,7 +113,7 @@ def measured(reads: Reads) -> Record:
     """A run whose problem read these files."""
     made = factory.suite()
     made = replace(made, problems={n: replace(p, file="problem.py") for n, p in made.problems.items()})
-    keys = {f"{v.name}/{s.name}": CaseKey("c", "c", "13", host="h", settings="s") for v, s in factory.cases(made)}
+    keys = {Case(v.name, s.name): CaseKey("c", "c", "13", host="h", settings="s") for v, s in factory.cases(made)}
     return factory.record(suite=made, keys=keys, reads=reads)
 
 
@@ -173,7 +174,7 @@ def test_what_only_references_read_leaves_the_others_fresh(suite: tuple[Path, Re
     (root / "peers_helper.py").write_text("# edited\n")
     stale = {case for case, reason in freshness.reasons(run, run.keys, here).items() if reason}
     (root / "peers_helper.py").write_text("")
-    assert stale == {case for case in run.keys if case.startswith("cudnn/")}
+    assert stale == {case for case in run.keys if case.variant == "cudnn"}
 
 
 def test_a_file_that_changed_between_two_checks_is_never_fresh() -> None:
@@ -190,7 +191,7 @@ def test_seeds_repeats_and_the_mode_that_ranks_are_part_of_the_key() -> None:
     def key(suite: object = made, **changes: object) -> CaseKey:
         shape = replace(made.shapes["mission"], **changes)  # type: ignore[arg-type]
         keys = freshness.case_keys(suite, [(pairs[0][0], shape)], built, [], "sm_90a", "13")  # type: ignore[arg-type]
-        return keys["fast/mission"]
+        return keys[Case("fast", "mission")]
 
     seeded = replace(made, problems={n: replace(p, seeds=(7, 8)) for n, p in made.problems.items()})
     for other in (key(repeats=500), key(rank_by="back_to_back"), key(seeded)):

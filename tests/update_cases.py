@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.model.suite import Argument
 
 ROOT = Path(__file__).parent / "suites" / "update"
@@ -19,8 +19,8 @@ ARGUMENTS = (
 )
 
 
-def case(variant: str, shape: str = "small", *, peer: bool = False, bias: bool = False) -> Case:
-    return Case(
+def case(variant: str, shape: str = "small", *, peer: bool = False, bias: bool = False) -> KernelCall:
+    return KernelCall(
         variant=variant,
         shape=shape,
         suite="update",

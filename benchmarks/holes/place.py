@@ -16,6 +16,7 @@ from benchmarks import raw
 from flashcore.measure.machine import python_process
 from flashcore.measure.settings import Settings
 from flashcore.model import intervals
+from flashcore.model.case import Case
 from flashcore.model.causes import OverReference
 from flashcore.model.record import CaseOutcome, Facts, Record, Source
 from flashcore.pipeline.recording import present
@@ -196,21 +197,21 @@ class Place:
         chance = random.Random(7)
         cases = [(v, "small") for v in ("plain", "wide", "two_steps")]
         samples = {
-            f"{v}/{s}/{mode}": tuple(
+            (Case(v, s), mode): tuple(
                 round((8 if v == "wide" else 11) * chance.uniform(0.98, 1.02), 4) for _ in range(30)
             )
             for v, s in cases
             for mode in ("isolated", "back_to_back", "cold")
         }
         facts = [f for f in made.facts if f.source is not Source.EVENTS]
-        for key, series in samples.items():
-            variant, shape, mode = key.split("/")
+        for (case, mode), series in samples.items():
             facts += [
-                factory.fact(f"{mode}_{n}", v, variant, shape=shape) for n, v in intervals.of_samples(series).items()
+                factory.fact(f"{mode}_{n}", v, case.variant, shape=case.shape)
+                for n, v in intervals.of_samples(series).items()
             ]
         basis = OverReference("plain", "isolated", 30)
         for variant, shape in cases:
-            value = intervals.speedup(samples["plain/small/isolated"], samples[f"{variant}/{shape}/isolated"])
+            value = intervals.speedup(*(samples[Case(v, shape), "isolated"] for v in ("plain", variant)))
             spread = {"": value, "_low": 0.95 * value, "_high": 1.05 * value}
             facts += [
                 factory.fact(f"speedup_vs_baseline{n}", v, variant, shape=shape, detail=basis)

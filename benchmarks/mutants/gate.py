@@ -133,7 +133,7 @@ class Workplace:
             self.recorded = kept
         data = json.loads(report.read_text(encoding="utf-8"))
         verdicts = {_name(v): (v["status"], v["reason"]) for v in data["verdicts"] if v["severity"] == "limit"}
-        stale = {case: cause_text.text(cause) for case, cause in record.stale.items()}
+        stale = {str(case): cause_text.text(cause) for case, cause in record.stale.items()}
         objects = {
             a.variant: (a.cubin, str(Path(a.cubin).with_name("variant.o")))
             for a in record.artifacts

@@ -144,10 +144,9 @@ def samples(record: Record, *, raw: bool = False) -> DataFrame:
     places: list[int] = []
     times: list[float] = []
     voids: list[str] = []
-    for key, series in record.raw_samples.items():
-        variant, shape, mode = key.split("/")
-        subject = Subject(variant, shape=shape)
-        void = key not in record.samples
+    for (case, mode), series in record.raw_samples.items():
+        subject = Subject(case.variant, shape=case.shape)
+        void = (case, mode) not in record.samples
         voids += [text(record.time(subject, mode).cause) if void else ""] * len(series)
         subjects += [subject] * len(series)
         modes += [mode] * len(series)

@@ -18,8 +18,8 @@ def timed(factors: dict[str, float]) -> Record:
     """The record of the factory with other times: of each variant's samples and median, by a factor."""
     record = factory.record()
     samples = {
-        case: tuple(factors.get(case.partition("/")[0], 1.0) * x for x in times)
-        for case, times in record.samples.items()
+        (case, mode): tuple(factors.get(case.variant, 1.0) * x for x in times)
+        for (case, mode), times in record.samples.items()
     }
     facts = [
         replace(f, value=factors.get(f.subject.variant, 1.0) * f.number) if f.name.endswith("_p50") and f.number else f

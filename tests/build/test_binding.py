@@ -10,17 +10,17 @@ import pytest
 
 from flashcore.build import binding
 from flashcore.measure.machine import python_process
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.model.suite import Argument, Problem
 from tests import forks
 from tests.conftest import ROOT, TOY, Built
 
 CHILD = """
 import json, os, sys, torch
-from flashcore.measure.workers.kernel_call import Caller, Case
+from flashcore.measure.workers.kernel_call import Caller, KernelCall
 from flashcore.measure.workers.problem_file import load_problem
 from torch._subclasses.fake_tensor import FakeTensorMode
-case, copy = Case.from_json(json.loads(sys.argv[1])), sys.argv[2]
+case, copy = KernelCall.from_json(json.loads(sys.argv[1])), sys.argv[2]
 for library, suffix in ((case.library, ""), (copy, "_b1f2")):
     os.environ["FLASHCORE_OP_SUFFIX"] = suffix
     torch.ops.load_library(library)
@@ -51,7 +51,7 @@ def printed(toy: Built, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     problem = toy.suite.problems["scale"]
     library = toy.of("two_steps").library
     assert library is not None
-    case = Case(
+    case = KernelCall(
         variant="two_steps", shape="tail", suite="toy", root=str(TOY), problem_file=problem.file, params={"N": 8},
         arguments=problem.arguments, library=library, callable=None, tolerance="rounded_once", seeds=(0,), flop=None,
     )  # fmt: skip

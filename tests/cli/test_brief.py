@@ -17,6 +17,7 @@ from flashcore.explain.limiter import limiters
 from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import case_bounds
 from flashcore.explain.time_shares import whole
+from flashcore.model.case import Case
 from flashcore.model.causes import CodeChanged, WrongAnswer, WrongElements
 from flashcore.model.record import CaseOutcome, Record
 from flashcore.records import store
@@ -31,7 +32,7 @@ def wrong(*shapes: str) -> Record:
     """A run in which ``fast`` is wrong on these shapes."""
     record = factory.record()
     cause = WrongAnswer(("max error 0.5 exceeds 0.001",), ELEMENTS)
-    cases = [f"fast/{shape}" for shape in shapes]
+    cases = [Case("fast", shape) for shape in shapes]
     outcomes = (
         replace(o, status="failed", cause=cause) if o.case in cases and o.stage == "check" else o
         for o in record.outcomes
@@ -43,7 +44,7 @@ def test_each_figure_is_the_reports() -> None:
     record = published()
     readings, case = Readings(record), ("mma_split_keys", "mission")
     data = brief(judged(record), "/".join(case))
-    gap = next(g for c in case_bounds(record) if c.subject.case == data["case"] if (g := c.gap("isolated_p50")))
+    gap = next(g for c in case_bounds(record) if str(c.subject.case) == data["case"] if (g := c.gap("isolated_p50")))
     assert data["right"] == {"answer": "right", "by": "check"}
     assert data["time"]["mode"] == "isolated" and data["time"]["us"] == gap.time_us
     low, high = data["time"]["interval"]
@@ -88,7 +89,7 @@ def test_a_case_that_was_never_measured_says_so() -> None:
 
 
 def test_a_stale_case_has_its_cause() -> None:
-    stale = replace(factory.bare_record(), stale={"fast/mission": CodeChanged("device")})
+    stale = replace(factory.bare_record(), stale={Case("fast", "mission"): CodeChanged("device")})
     data = brief(judged(stale), "fast/mission")
     assert {data[part]["cause"] for part in ("right", "time", "parts", "limiter")} == {"code_changed"}
     assert "stale: the device code" in data["time"]["unmeasured"]
@@ -154,5 +155,5 @@ def test_what_is_not_one_case_is_wrong_usage(words: tuple[str, ...], capsys: pyt
 def test_a_case_that_crashed_is_wrong_without_elements() -> None:
     record = factory.record()
     failed = CaseOutcome("fast", "mission", "check", "failed", None)
-    kept = tuple(o for o in record.outcomes if (o.case, o.stage) != ("fast/mission", "check"))
+    kept = tuple(o for o in record.outcomes if (o.case, o.stage) != (Case("fast", "mission"), "check"))
     assert brief(judged(replace(record, outcomes=(*kept, failed))), "fast/mission")["right"]["answer"] == "wrong"

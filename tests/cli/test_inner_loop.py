@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from flashcore.cli import inner_loop
+from flashcore.model.case import Case
 from flashcore.model.causes import Message
 from flashcore.model.record import Record
 from tests import factory
@@ -42,7 +43,7 @@ def test_a_change_of_time_without_a_change_of_code_says_so(code: str) -> None:
 def test_a_wrong_answer_comes_first() -> None:
     record = factory.record()
     bad = factory.outcome("fast", "mission", "check", "failed", "max error 0.5")
-    kept = tuple(o for o in record.outcomes if (o.case, o.stage) != ("fast/mission", "check"))
+    kept = tuple(o for o in record.outcomes if (o.case, o.stage) != (Case("fast", "mission"), "check"))
     text = answers(replace(record, outcomes=(*kept, bad)))
     assert "NO, wrong on 1 of 2 shapes: mission: max error 0.5" in text
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from flashcore.model.case import Case
 from flashcore.model.causes import (
     BelowEmptyKernel,
     ClocksDisagree,
@@ -28,7 +29,7 @@ from flashcore.records import packed, store
 from tests import factory
 
 RUNS = Path(__file__).parent / "runs"
-CASES = tuple(f"{v}/{s}" for v in ("slow", "fast", "split", "cudnn") for s in ("mission", "long"))
+CASES = tuple(Case(v, s) for v in ("slow", "fast", "split", "cudnn") for s in ("mission", "long"))
 
 
 def time_budget(*waivers: Any) -> dict[str, Any]:
@@ -75,7 +76,7 @@ def budgets() -> Record:
         factory.fact("plan_matches", 0, "slow", shape="long"),
     ]
     made = factory.record(factory.suite(budgets=scopes, waivers=waivers), facts)
-    made = outcome(made, "split/long", "profile", status="failed", cause=Message("ncu died"))
+    made = outcome(made, Case("split", "long"), "profile", status="failed", cause=Message("ncu died"))
     lost = [
         replace(a, status="unsupported", cause=Message("no TMA")) if (a.variant, a.arch) == ("slow", "sm_80") else a
         for a in made.artifacts
@@ -84,27 +85,27 @@ def budgets() -> Record:
     return replace(made, artifacts=tuple(lost))
 
 
-def gpu(uuid: str, scale: float, **stages: tuple[str, ...]) -> SharingGpu:
+def gpu(uuid: str, scale: float, **stages: tuple[Case, ...]) -> SharingGpu:
     """A GPU with roofs of its own, and the cases that it ran by stage."""
     roofs = (roof("fp16_tensor", 700 * scale, clock_mhz=1700.0), roof("dram", 4000 * scale, "GB/s"))
     return SharingGpu(uuid, "host", 0.002, {"gemm": 100.0}, 1700.0, 60.0, (), stages, "", roofs)
 
 
-def outcome(record: Record, case: str, stage: str, **changes: Any) -> Record:
+def outcome(record: Record, case: Case, stage: str, **changes: Any) -> Record:
     """The record with another outcome of a case in a stage."""
     changed = [replace(o, **changes) if (o.case, o.stage) == (case, stage) else o for o in record.outcomes]
     return replace(record, outcomes=tuple(changed))
 
 
-def lacking(record: Record, case: str, cause: Any, *names: str) -> Record:
+def lacking(record: Record, case: Case, cause: Any, *names: str) -> Record:
     """The record without values of a case's facts of those groups of names; samples of void times remain."""
-    subject = Subject(case.partition("/")[0], shape=case.partition("/")[2])
+    subject = Subject(case.variant, shape=case.shape)
     facts = [
         replace(f, value=None, detail=cause) if f.subject == subject and f.name.startswith(names) else f
         for f in record.facts
     ]
     void = isinstance(cause, VoidTiming)
-    samples = {key: times for key, times in record.raw_samples.items() if void or key.rpartition("/")[0] != case}
+    samples = {key: times for key, times in record.raw_samples.items() if void or key[0] != case}
     return replace(record, facts=Facts(facts), raw_samples=samples)
 
 
@@ -133,21 +134,27 @@ def runs() -> Iterator[tuple[str, Record]]:
     twice = tuple(replace(o, origin=origins.get(o.stage, "")) for o in plain.outcomes)
     without_gpu = factory.environment(gpu=None)
     yield "joined_twice", replace(plain, outcomes=twice, joined=joined, environment=without_gpu)
-    void = outcome(plain, "fast/mission", "bench", status="failed", cause=BelowEmptyKernel("isolated", 0.2, 0.8))
-    void = lacking(void, "fast/mission", BelowEmptyKernel("isolated", 0.2, 0.8), "isolated", "back", "cold", "eager")
-    void = lacking(void, "fast/long", OtherProcesses(2), "isolated", "back", "cold", "eager")
-    void = lacking(void, "split/long", ClocksDisagree(9.0, 20.0), "isolated", "back", "cold", "eager")
+    void = outcome(
+        plain, Case("fast", "mission"), "bench", status="failed", cause=BelowEmptyKernel("isolated", 0.2, 0.8)
+    )
+    void = lacking(
+        void, Case("fast", "mission"), BelowEmptyKernel("isolated", 0.2, 0.8), "isolated", "back", "cold", "eager"
+    )
+    void = lacking(void, Case("fast", "long"), OtherProcesses(2), "isolated", "back", "cold", "eager")
+    void = lacking(void, Case("split", "long"), ClocksDisagree(9.0, 20.0), "isolated", "back", "cold", "eager")
     timed = [factory.budget("isolated_p50", maximum=500.0), factory.budget("cold_p50", maximum=500.0)]
     yield "void_times", replace(void, suite=factory.suite(budgets=timed))
-    stale = lacking(plain, "cudnn/mission", ReferenceChanged(), "isolated", "back", "cold", "eager")
-    stale = lacking(stale, "cudnn/long", ReferenceChanged(), "isolated", "back", "cold", "eager")
+    stale = lacking(plain, Case("cudnn", "mission"), ReferenceChanged(), "isolated", "back", "cold", "eager")
+    stale = lacking(stale, Case("cudnn", "long"), ReferenceChanged(), "isolated", "back", "cold", "eager")
     kept = [o for o in plain.outcomes if o.variant != "cudnn"]
-    both = {"cudnn/mission": ReferenceChanged(), "cudnn/long": ReferenceChanged()}
+    both = {Case("cudnn", "mission"): ReferenceChanged(), Case("cudnn", "long"): ReferenceChanged()}
     yield "stale_reference", replace(stale, outcomes=tuple(kept), stale=both)
     elements = WrongElements("out", 3, 64, (1, 2), "0.5", "0.75", "one_element")
-    wrong = outcome(plain, "fast/long", "check", status="failed", cause=WrongAnswer(("off",), elements))
-    wrong = outcome(wrong, "split/mission", "check", status="failed", cause=Message("no answer within 60 s"))
-    wrong = outcome(wrong, "split/long", "check", status="skipped", cause=HungBefore("mission", Message("no answer")))
+    wrong = outcome(plain, Case("fast", "long"), "check", status="failed", cause=WrongAnswer(("off",), elements))
+    wrong = outcome(wrong, Case("split", "mission"), "check", status="failed", cause=Message("no answer within 60 s"))
+    wrong = outcome(
+        wrong, Case("split", "long"), "check", status="skipped", cause=HungBefore("mission", Message("no answer"))
+    )
     yield "wrong_answers", wrong
     refused = tuple(
         replace(p, launches=(), cause=PlanRefused("S must be a multiple of 1024")) if p.shape == "mission" else p

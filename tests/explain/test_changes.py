@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from flashcore.explain import compare_records
+from flashcore.model.case import Case
 from flashcore.model.causes import SourceLine
 from flashcore.model.record import Facts, Record, Subject, Time
 from tests import factory
@@ -83,10 +84,10 @@ def test_code_that_one_side_does_not_know_is_not_the_same(which: str) -> None:
 @pytest.mark.parametrize("change", [{"code": "a"}, {"code": "z"}, {"nvcc": "12.0"}, {"nvcc": "14.0"}])
 def test_another_code_or_compiler_is_not_the_same(change: dict[str, Any]) -> None:
     whole = factory.record()
-    key = whole.keys["fast/mission"]
-    other = replace(whole, keys={"fast/mission": replace(key, **change)})
+    key = whole.keys[Case("fast", "mission")]
+    other = replace(whole, keys={Case("fast", "mission"): replace(key, **change)})
     assert not compare_records.same_code(whole, FAST, other, FAST)
-    peer = replace(whole, keys={"fast/mission": replace(key, peer=True)})
+    peer = replace(whole, keys={Case("fast", "mission"): replace(key, peer=True)})
     assert not compare_records.same_code(peer, FAST, peer, FAST)
 
 

@@ -13,6 +13,7 @@ from flashcore.explain import ladder, limiter, roofline
 from flashcore.explain.ladder import Ladder, Step
 from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
+from flashcore.model.case import Case
 from flashcore.model.causes import CodeChanged
 from flashcore.model.record import Fact, Facts, Record, Subject
 from flashcore.model.suite import Prediction
@@ -172,7 +173,7 @@ def test_a_step_without_times_is_unmeasured() -> None:
     r = record([predicted("isolated_p50", 221, 100, "L4")])
     assert step(factory.without(r, "isolated_p50", variant="fast")).outcome == "unmeasured"
     assert "its parent slow" in step(factory.without(r, "isolated_p50", variant="slow")).finding
-    stale = replace(factory.without(r, "isolated_p50"), stale={"fast/mission": CodeChanged("device")})
+    stale = replace(factory.without(r, "isolated_p50"), stale={Case("fast", "mission"): CodeChanged("device")})
     assert "stale: the device code, the plan" in step(stale).finding
 
 

@@ -10,6 +10,7 @@ import pytest
 from flashcore.chips import devices
 from flashcore.explain import roofline
 from flashcore.explain.roofline import Point, bounds, case_bounds, floor, missing, pick, points, roofs
+from flashcore.model.case import Case
 from flashcore.model.causes import Caches, CodeChanged, Detail
 from flashcore.model.record import Fact, Facts, Origin, Record, Roof, Subject, Value
 from tests import factory
@@ -136,10 +137,10 @@ def test_what_is_missing_is_no_point_and_never_zero(name: str, value: int | None
 
 
 def test_stale_cases_have_no_points() -> None:
-    record = replace(factory.record(), stale={"fast/mission": CodeChanged("device")})
-    assert not [p for p in points(record) if p.subject.case == "fast/mission"]
+    record = replace(factory.record(), stale={Case("fast", "mission"): CodeChanged("device")})
+    assert not [p for p in points(record) if p.subject.case == Case("fast", "mission")]
     assert "stale: the device code, the plan or the problem changed" in [why for _, why in missing(record)]
-    assert points(record) == [p for p in points(factory.record()) if p.subject.case != "fast/mission"]
+    assert points(record) == [p for p in points(factory.record()) if p.subject.case != Case("fast", "mission")]
 
 
 def test_an_unknown_gpu_still_has_points_without_a_ceiling() -> None:
@@ -365,7 +366,7 @@ def test_a_problem_has_one_floor_whatever_the_variant() -> None:
         gaps = [gap for case in case_bounds(record) if case.subject.shape == "mission" for gap in case.gaps]
         return {time: {gap.floor_us for gap in gaps if gap.time == time} for time in {gap.time for gap in gaps}}
 
-    of_tensor = {b.subject.case: b.bounds for b in case_bounds(record)}["tensor/mission"]
+    of_tensor = {b.subject.case: b.bounds for b in case_bounds(record)}[Case("tensor", "mission")]
     lowest = floor(of_tensor)
     assert lowest and floors(record)["cold_p50"] == {lowest.us}
     empties = [

@@ -9,6 +9,7 @@ import pytest
 
 from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
+from flashcore.model.case import Case
 from flashcore.model.causes import NoInterval
 from flashcore.model.record import Facts, Record, SharingGpu
 from flashcore.model.suite import Shape, Suite
@@ -42,7 +43,9 @@ def times(cudnn: float, cudnn_general: float) -> Record:
 def on_gpus(*shapes: str) -> tuple[SharingGpu, ...]:
     """A GPU for each shape, which timed all its cases."""
     return tuple(
-        SharingGpu(f"GPU-{shape}", None, None, {}, None, None, (), {"bench": (f"best/{shape}", f"cudnn/{shape}")})
+        SharingGpu(
+            f"GPU-{shape}", None, None, {}, None, None, (), {"bench": (Case("best", shape), Case("cudnn", shape))}
+        )
         for shape in shapes
     )
 
@@ -70,8 +73,8 @@ def test_only_times_of_the_same_rounds_have_an_interval() -> None:
         assert over and over.value == pytest.approx(9 / 4, rel=0.01)
     # Series that rise together have a ratio without any spread.
     rising = {
-        f"{case}/isolated": tuple(us * (1 + i / 20) for i in range(40))
-        for case, us in (("best/twin", 4.0), ("cudnn/mission", 9.0), ("cudnn_general/twin", 10.0))
+        (Case(*case), "isolated"): tuple(us * (1 + i / 20) for i in range(40))
+        for case, us in ((("best", "twin"), 4.0), (("cudnn", "mission"), 9.0), (("cudnn_general", "twin"), 10.0))
     }
     made = row(replace(times(9.0, 10.0), raw_samples=rising))
     assert made.over("best", "cudnn_general") == pytest.approx((2.5, 2.5, 2.5, None))
@@ -87,7 +90,7 @@ def test_a_pair_that_two_gpus_timed_says_so(shapes: tuple[str, ...], apart: Lite
 
 def test_a_case_that_was_joined_from_another_run_has_no_interval() -> None:
     r = times(10.0, 9.0)
-    joined = [replace(o, origin="another") if o.case == "cudnn_general/twin" else o for o in r.outcomes]
+    joined = [replace(o, origin="another") if o.case == Case("cudnn_general", "twin") else o for o in r.outcomes]
     over = row(replace(r, outcomes=tuple(joined))).over("best", "cudnn_general")
     assert over and over.cause == NoInterval("runs")
 

@@ -14,6 +14,7 @@ from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import case_bounds
 from flashcore.explain.rows import Row
 from flashcore.features.compare import page
+from flashcore.model.case import Case
 from flashcore.model.causes import BelowEmptyKernel, Cause, ClocksDisagree, OtherProcesses
 from flashcore.model.record import Facts, Record, Subject
 from flashcore.records import store
@@ -23,10 +24,10 @@ from tests.support.judged import judged, rendered
 OLD = "20260101T000000Z-0000"
 MODES = ("isolated", "back_to_back", "cold", "eager")
 #: Case → why its times are void. They would make it a thousand times as fast as any other.
-VOID: Mapping[str, Cause] = {
-    "fast/mission": BelowEmptyKernel("isolated", 0.001, 0.8),
-    "slow/long": OtherProcesses(2),
-    "cudnn/long": ClocksDisagree(0.001, 20.0),
+VOID: Mapping[Case, Cause] = {
+    Case("fast", "mission"): BelowEmptyKernel("isolated", 0.001, 0.8),
+    Case("slow", "long"): OtherProcesses(2),
+    Case("cudnn", "long"): ClocksDisagree(0.001, 20.0),
 }
 NAMES = ("isolated", "back_to_back", "cold", "eager", "speedup", "tflops")
 
@@ -41,14 +42,14 @@ def measured(*, stored: bool, valid: bool = False) -> Record:
         budgets=[factory.budget("isolated_p50", maximum=1.0), factory.budget("cold_p50", minimum=1.0)]
     )
     made = factory.record(suite)
-    samples = {key: times for key, times in made.raw_samples.items() if key.rpartition("/")[0] not in VOID}
+    samples = {key: times for key, times in made.raw_samples.items() if key[0] not in VOID}
     facts = []
     for fact in made.facts:
         if (cause := VOID.get(fact.subject.case)) and fact.name.startswith(NAMES):
             fact = replace(fact, value=0.001) if valid else replace(fact, value=None, detail=cause)
         facts.append(fact)
     if stored:
-        samples |= {f"{case}/{mode}": (0.001,) * 40 for case in VOID for mode in MODES}
+        samples |= {(case, mode): (0.001,) * 40 for case in VOID for mode in MODES}
     first = next(iter(VOID))
     outcomes = [
         replace(o, status="failed", cause=VOID[first]) if (o.case, o.stage) == (first, "bench") and not valid else o
@@ -97,12 +98,12 @@ def test_no_ratio_floor_verdict_page_or_comparison_uses_a_void_sample(tmp_path: 
 def test_a_void_time_is_unmeasured_with_its_cause_and_its_samples_are_raw() -> None:
     record = measured(stored=True)
     for case, cause in VOID.items():
-        subject = Subject(case.partition("/")[0], shape=case.partition("/")[2])
+        subject = Subject(case.variant, shape=case.shape)
         for mode in MODES:
             time = record.time(subject, mode)
             assert (time.us, time.samples, time.cause) == (None, (), cause)
-            assert f"{case}/{mode}" not in record.samples
-            assert record.raw_samples[f"{case}/{mode}"] == (0.001,) * 40
+            assert (case, mode) not in record.samples
+            assert record.raw_samples[case, mode] == (0.001,) * 40
 
 
 def test_a_frame_of_samples_lacks_void_ones_unless_it_is_raw() -> None:

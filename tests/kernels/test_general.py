@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flashcore.measure.workers.guarded import Outputs
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.measure.workers.references import References
 from flashcore.model.suite import Argument
@@ -101,7 +101,7 @@ def test_points_are_judged_by_the_heads_that_are_computed() -> None:
     points = load_problem(ROOT / "kernels/attention_general", "general_points.py")
     given = params(1, LSE=0)
     out = Argument("out", "tensor", True, ("B", "H", "S", "D"), "float16")
-    case = Case(
+    case = KernelCall(
         variant="v", shape="s", suite="attention_general", root=str(ROOT / "kernels/attention_general"),
         problem_file="general_points.py", params=given, arguments=(out,), library=None, callable=None,
         tolerance="fused_half_p", seeds=(0,), flop=1.0,

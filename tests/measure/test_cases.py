@@ -27,11 +27,11 @@ def left_out(
     context = stages.context(folder, gpu_arch="sm_90a", built=built)
     selected = replace(context, variants=(FAST, PEER), shapes=tuple(SUITE.shapes.values()))
     ready, outcomes = sort_out(selected, "bench", before)
-    assert {o.case for o in outcomes} | {f"{v.name}/{s.name}" for v, s in ready} == {
+    assert {str(o.case) for o in outcomes} | {f"{v.name}/{s.name}" for v, s in ready} == {
         f"{v}/{s}" for v in ("fast", "cudnn") for s in ("mission", "long")
     }
     assert len(ready) + len(outcomes) == 4 and {o.stage for o in outcomes} <= {"bench"}
-    return {o.case: (o.status, o.cause) for o in outcomes}
+    return {str(o.case): (o.status, o.cause) for o in outcomes}
 
 
 BOTH = ("fast/mission", "fast/long")

@@ -14,6 +14,7 @@ from flashcore.measure.context import Context
 from flashcore.measure.formulas import formula_facts, works
 from flashcore.measure.machine import isolated
 from flashcore.measure.settings import Settings
+from flashcore.model.case import Case
 from flashcore.suites.load import load
 from tests import factory
 from tests.conftest import TOY
@@ -102,4 +103,4 @@ def test_a_shape_that_is_the_same_as_another_has_its_flop_and_bytes(tmp_path: Pa
             formula_facts(context)
         assert "hint: remove same_as to show two rows" in str(error.value)
     else:
-        assert {f.subject.case for f in formula_facts(context)} == {"wider/other"}
+        assert {f.subject.case for f in formula_facts(context)} == {Case("wider", "other")}

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flashcore.model.case import Case
 from flashcore.model.intervals import _lowest, _resampled_medians, is_decided, levels, outpaced, ratio, ratios
 from tests.conftest import published
 
@@ -79,7 +80,9 @@ def test_the_published_run_recorded_these_very_intervals() -> None:
     for fact in record.facts.named("speedup_vs_baseline_low"):
         shape = fact.subject.shape
         rank = record.suite.shapes[shape or ""].rank_by
-        sides = (record.samples.get(f"{v}/{shape}/{rank}") for v in (record.suite.baseline, fact.subject.variant))
+        sides = (
+            record.samples.get((Case(v, shape or ""), rank)) for v in (record.suite.baseline, fact.subject.variant)
+        )
         baseline, variant = sides
         if baseline and variant and fact.number is not None:
             assert ratio(baseline, variant).low == pytest.approx(fact.number, rel=1e-12)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import RecordError
+from flashcore.model.case import Case
 from flashcore.model.causes import Decided
 from flashcore.model.record import Built, CaseKey, Facts, Lazy, Measured, Record
 from flashcore.model.suite import GPU_STAGES, Stage, Suite
@@ -42,8 +43,8 @@ def test_facts_of_another_gpus_run_are_not_read(tmp_path: Path, capsys: pytest.C
     assert not capsys.readouterr().err
 
 
-def keyed(code: str) -> dict[str, CaseKey]:
-    return {f"{v.name}/{s.name}": CaseKey(code, "c", "13", host="h") for v, s in factory.cases(factory.suite())}
+def keyed(code: str) -> dict[Case, CaseKey]:
+    return {Case(v.name, s.name): CaseKey(code, "c", "13", host="h") for v, s in factory.cases(factory.suite())}
 
 
 def present(suite: Suite) -> Findings:
@@ -96,7 +97,7 @@ def test_a_damaged_run_neither_names_the_gpu_nor_ends_the_choice(
 def test_a_run_whose_facts_cannot_be_read_adds_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    keys = {f"{v.name}/{s.name}": CaseKey("c", "c", "13", host="h") for v, s in factory.cases(factory.suite())}
+    keys = {Case(v.name, s.name): CaseKey("c", "c", "13", host="h") for v, s in factory.cases(factory.suite())}
     monkeypatch.setattr(freshness, "case_keys", lambda *_: keys)
     full = factory.record(id=FULL, keys=keys)
     places = recorded(tmp_path, full, dataclasses.replace(full, id=NEWER), damaged=[NEWER])
@@ -110,7 +111,7 @@ def test_a_run_whose_facts_cannot_be_read_adds_nothing(
 
 def test_a_second_run_on_the_same_gpu_counts_its_waves_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     suite = factory.suite()
-    keys = {f"{v.name}/{s.name}": CaseKey("c", "c", "13", host="h") for v, s in factory.cases(suite)}
+    keys = {Case(v.name, s.name): CaseKey("c", "c", "13", host="h") for v, s in factory.cases(suite)}
     monkeypatch.setattr(freshness, "case_keys", lambda *_: keys)
     older = factory.record(id=FULL, keys=keys)
     benched = dataclasses.replace(
@@ -136,16 +137,16 @@ def test_facts_are_not_read_where_no_outcome_is_taken_over() -> None:
         raise RecordError("read")
 
     run = factory.record(
-        keys={f"{v.name}/{s.name}": CaseKey("c", "c", "13", host="h") for v, s in factory.cases(factory.suite())}
+        keys={Case(v.name, s.name): CaseKey("c", "c", "13", host="h") for v, s in factory.cases(factory.suite())}
     )
     lazy = dataclasses.replace(run, facts=Facts(Lazy(unreadable)))
-    done: set[tuple[str, str]] = {(o.case, o.stage) for o in run.outcomes}
+    done: set[tuple[Case, str]] = {(o.case, o.stage) for o in run.outcomes}
     assert freshness.join(lazy, run.keys, done, lazy.suite).facts == []
     changed = {case: dataclasses.replace(key, code="changed") for case, key in run.keys.items()}
     assert freshness.join(lazy, changed, set(), lazy.suite).facts == []
     for _ in range(2):
         with pytest.raises(RecordError, match="read"):
-            freshness.join(lazy, run.keys, done - {("fast/mission", "bench")}, lazy.suite)
+            freshness.join(lazy, run.keys, done - {(Case("fast", "mission"), "bench")}, lazy.suite)
 
 
 def test_a_decision_that_does_not_hold_is_compared_with_the_newest_run_in_which_it_did() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.model import cause_text
+from flashcore.model.case import Case
 from flashcore.model.causes import (
     CodeChanged,
     NeverMeasured,
@@ -87,7 +88,7 @@ def keys(
     status: str = "ok",
     host: str = "h",
     **launched: object,
-) -> dict[str, CaseKey]:
+) -> dict[Case, CaseKey]:
     """Keys of the toy suite's `plain` and peer on sm_90a; on sm_80 it has other host code and another plan."""
     artifacts = [
         Artifact("plain", "sm_80", "ok", host="other", cxx="g++"),
@@ -104,11 +105,16 @@ def test_what_a_key_depends_on(tmp_path: Path) -> None:
     root = shutil.copytree(TOY, tmp_path / "suite")
     loaded = load.load(root)
     first = keys(loaded)
-    assert set(first) == {"plain/tail", "plain/small", "torch_mul/tail", "torch_mul/small"}
-    peer = first["torch_mul/tail"]
+    assert set(first) == {
+        Case("plain", "tail"),
+        Case("plain", "small"),
+        Case("torch_mul", "tail"),
+        Case("torch_mul", "small"),
+    }
+    peer = first[Case("torch_mul", "tail")]
     assert peer.peer and peer.code and dataclasses.replace(peer, code="", settings="") == PEER
-    assert first["plain/tail"] != first["plain/small"]
-    case = "plain/small"
+    assert first[Case("plain", "tail")] != first[Case("plain", "small")]
+    case = Case("plain", "small")
     assert keys(loaded, code="d")[case].code != first[case].code
     assert keys(loaded, code="d")[case].closure == first[case].closure
     assert keys(loaded, closure="y")[case].closure != first[case].closure
@@ -122,13 +128,13 @@ def test_what_a_key_depends_on(tmp_path: Path) -> None:
     file = Path(root) / loaded.variants["torch_mul"].kind.file
     text = file.read_text()
     file.write_text(f"{text}\n# edited\n")
-    assert keys(loaded)["torch_mul/tail"] != peer
+    assert keys(loaded)[Case("torch_mul", "tail")] != peer
     file.write_text(text)
-    assert keys(loaded)["torch_mul/tail"] == peer
+    assert keys(loaded)[Case("torch_mul", "tail")] == peer
     wider = dataclasses.replace(loaded.shapes["small"], params={"N": 8192})
     other = keys(dataclasses.replace(loaded, shapes={**loaded.shapes, "small": wider}))
     assert other[case].code != first[case].code and other[case].closure != first[case].closure
-    assert other["plain/tail"] == first["plain/tail"]
+    assert other[Case("plain", "tail")] == first[Case("plain", "tail")]
     problem = root / "problem.py"
     problem.write_text(problem.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
     assert keys(loaded)[case].code != first[case].code
@@ -139,33 +145,35 @@ def test_what_a_problem_imports_of_its_suite_is_part_of_the_key(tmp_path: Path) 
     """Another helper is another problem, however far it is away; what nobody imports is none of it."""
     root = shutil.copytree(TOY, tmp_path / "suite")
     loaded = load.load(root)
-    alone = keys(loaded)["plain/small"]
+    alone = keys(loaded)[Case("plain", "small")]
     (root / "helper.py").write_text("import further\n", encoding="utf-8")
     (root / "further.py").write_text("import helper\nSCALE = 1.0\n", encoding="utf-8")
-    assert keys(loaded)["plain/small"] == alone
+    assert keys(loaded)[Case("plain", "small")] == alone
     problem = root / "problem.py"
     text = problem.read_text(encoding="utf-8")
     problem.write_text(text + "\ndef late():\n    from helper import further\n", encoding="utf-8")
-    first = keys(loaded)["plain/small"]
+    first = keys(loaded)[Case("plain", "small")]
     (root / "further.py").write_text("import helper\nSCALE = 2.0\n", encoding="utf-8")
-    second = keys(loaded)["plain/small"]
+    second = keys(loaded)[Case("plain", "small")]
     assert len({alone.code, first.code, second.code}) == len({alone.closure, first.closure, second.closure}) == 3
     (root / "nobody.py").write_text("SCALE = 3.0\n", encoding="utf-8")
-    assert keys(loaded)["plain/small"] == second
+    assert keys(loaded)[Case("plain", "small")] == second
 
 
 def test_what_was_not_built_has_no_key() -> None:
-    assert set(keys(load.load(TOY), status="failed")) == {"torch_mul/tail", "torch_mul/small"}
+    assert set(keys(load.load(TOY), status="failed")) == {Case("torch_mul", "tail"), Case("torch_mul", "small")}
 
 
 # --- joining ------------------------------------------------------------------------------------
 
 
-def recorded() -> tuple[Record, dict[str, CaseKey]]:
+def recorded() -> tuple[Record, dict[Case, CaseKey]]:
     """A complete recorded run and its keys."""
     made = factory.record()
-    names = [f"{v.name}/{s.name}" for v, s in factory.cases(made.suite)]
-    results = {n: PEER if n.startswith("cudnn") else CaseKey(n, n, "13.0.88", host=n, cxx="g++") for n in names}
+    cases = [Case(v.name, s.name) for v, s in factory.cases(made.suite)]
+    results = {
+        c: PEER if c.variant == "cudnn" else CaseKey(f"{c}", f"{c}", "13.0.88", host=f"{c}", cxx="g++") for c in cases
+    }
     return dataclasses.replace(made, keys=results), dict(results)
 
 
@@ -202,25 +210,25 @@ def test_what_another_compiler_made_is_joined_by_its_text_and_that_is_said() -> 
 
 def test_a_changed_case_is_stale_and_nothing_of_it_is_taken() -> None:
     record, present = recorded()
-    present["fast/mission"] = dataclasses.replace(present["fast/mission"], code="changed")
+    present[Case("fast", "mission")] = dataclasses.replace(present[Case("fast", "mission")], code="changed")
     joined = freshness.join(record, present, set(), record.suite)
     facts, outcomes, samples, stale = joined.facts, joined.outcomes, joined.raw_samples, joined.stale
-    assert list(stale) == ["fast/mission"] and stale["fast/mission"] == CodeChanged("device")
-    assert "fast/mission" not in {f.subject.case for f in facts}
-    assert "fast/mission" not in {o.case for o in outcomes}
-    assert not [k for k in samples if k.startswith("fast/mission/")]
-    assert [k for k in samples if k.startswith("fast/long/")]
+    assert list(stale) == [Case("fast", "mission")] and stale[Case("fast", "mission")] == CodeChanged("device")
+    assert Case("fast", "mission") not in {f.subject.case for f in facts}
+    assert Case("fast", "mission") not in {o.case for o in outcomes}
+    assert not [k for k in samples if k[0] == Case("fast", "mission")]
+    assert [k for k in samples if k[0] == Case("fast", "long")]
 
 
 def test_what_the_present_run_measured_is_not_taken_over() -> None:
     record, present = recorded()
-    measured = {("fast/mission", "check"), ("fast/mission", "bench")}
+    measured = {(Case("fast", "mission"), "check"), (Case("fast", "mission"), "bench")}
     joined = freshness.join(record, present, measured, record.suite)
     facts, outcomes, samples = joined.facts, joined.outcomes, joined.raw_samples
-    measured_facts = [f for f in facts if f.subject.case == "fast/mission"]
+    measured_facts = [f for f in facts if f.subject.case == Case("fast", "mission")]
     assert measured_facts and {f.source for f in measured_facts if f.name != "waves"} == {Source.NCU}
-    assert {o.stage for o in outcomes if o.case == "fast/mission"} == {"profile"}
-    assert not [k for k in samples if k.startswith("fast/mission/")]
+    assert {o.stage for o in outcomes if o.case == Case("fast", "mission")} == {"profile"}
+    assert not [k for k in samples if k[0] == Case("fast", "mission")]
 
 
 def test_listings_come_along_where_their_profile_does() -> None:
@@ -228,17 +236,17 @@ def test_listings_come_along_where_their_profile_does() -> None:
     cases = [("fast", "mission"), ("fast", "long"), ("split", "mission")]
     listings = tuple(Listing(Subject(v, shape=s, kernel="k"), ()) for v, s in cases)
     record = dataclasses.replace(record, listings=listings)
-    present["fast/mission"] = dataclasses.replace(present["fast/mission"], code="changed")
-    measured = {("split/mission", "profile")}
+    present[Case("fast", "mission")] = dataclasses.replace(present[Case("fast", "mission")], code="changed")
+    measured = {(Case("split", "mission"), "profile")}
     joined = freshness.join(record, present, measured, record.suite)
-    measured.add(("fast/long", "profile"))  # what is measured or joined later is no business of this one's
-    assert [x.subject.case for x in joined.listings] == ["fast/long"]
+    measured.add((Case("fast", "long"), "profile"))  # what is measured or joined later is no business of this one's
+    assert [x.subject.case for x in joined.listings] == [Case("fast", "long")]
 
 
 def test_a_changed_case_that_was_measured_again_is_not_stale() -> None:
     record, present = recorded()
-    present["fast/mission"] = dataclasses.replace(present["fast/mission"], code="changed")
-    assert not freshness.join(record, present, {("fast/mission", "check")}, record.suite).stale
+    present[Case("fast", "mission")] = dataclasses.replace(present[Case("fast", "mission")], code="changed")
+    assert not freshness.join(record, present, {(Case("fast", "mission"), "check")}, record.suite).stale
 
 
 def test_nothing_fresh_has_no_origin() -> None:
@@ -265,11 +273,11 @@ def test_facts_that_need_no_gpu_are_never_taken_over() -> None:
 def test_waves_are_joined_since_only_a_gpu_tells_the_number_of_sms() -> None:
     at: dict[str, str] = {"shape": "mission", "arch": "sm_90a", "kernel": "fast_kernel"}
     waves, smem = (factory.fact(name, 2, "fast", source=Source.OCCUPANCY, **at) for name in ("waves", "smem"))  # type: ignore[arg-type]
-    keys = {"fast/mission": KEY}
+    keys = {Case("fast", "mission"): KEY}
     record = factory.record(facts=[waves, smem], keys=keys)
 
     def joined(present: CaseKey, *counted: Subject) -> list[str]:
-        facts = freshness.join(record, {"fast/mission": present}, set(), record.suite, counted).facts
+        facts = freshness.join(record, {Case("fast", "mission"): present}, set(), record.suite, counted).facts
         return [f.name for f in facts if f in (waves, smem)]
 
     assert joined(KEY) == ["waves"]
@@ -284,7 +292,7 @@ def test_another_operator_makes_its_cases_stale(change: dict[str, object]) -> No
     arguments = tuple(dataclasses.replace(a, **change) for a in problem.arguments)  # type: ignore[arg-type]
     other = dataclasses.replace(problem, arguments=(*arguments, problem.arguments[0]))
     suite = dataclasses.replace(record.suite, problems={**record.suite.problems, problem.name: other})
-    assert freshness.join(record, present, set(), suite).stale["fast/mission"] == SettingsChanged()
+    assert freshness.join(record, present, set(), suite).stale[Case("fast", "mission")] == SettingsChanged()
 
 
 @pytest.mark.parametrize("change", [{"kind": PythonCallable("peers.py:other")}, {"config": {"backend": 2}}])
@@ -295,7 +303,7 @@ def test_another_function_of_a_references_file_makes_it_stale(change: dict[str, 
         if name == "cudnn":
             other = dataclasses.replace(record.suite.variants[name], **change)  # type: ignore[arg-type]
         suite = dataclasses.replace(record.suite, variants={**record.suite.variants, name: other})
-        assert freshness.join(record, present, set(), suite).stale.get(f"{name}/mission") == reason
+        assert freshness.join(record, present, set(), suite).stale.get(Case(name, "mission")) == reason
 
 
 @pytest.mark.parametrize(
@@ -316,9 +324,10 @@ def test_a_ratio_over_a_reference_that_has_changed_has_no_value(
     ratio = factory.fact(name, 2.0, "fast", shape="mission", detail=OverReference(over, "isolated", 9))
     record = dataclasses.replace(record, facts=Facts([ratio]))
     if changed:
-        key = present[changed]
-        present[changed] = dataclasses.replace(key, code="changed")
-        record = dataclasses.replace(record, keys={**record.keys, changed: dataclasses.replace(key, code="code")})
+        case = Case.parse(changed)
+        key = present[case]
+        present[case] = dataclasses.replace(key, code="changed")
+        record = dataclasses.replace(record, keys={**record.keys, case: dataclasses.replace(key, code="code")})
     suite = dataclasses.replace(record.suite, baseline=baseline)
     (fact,) = freshness.join(record, present, set(), suite).facts
     assert (fact.value, fact.cause) == ((2.0, None) if applies else (None, ReferenceChanged()))
@@ -327,7 +336,7 @@ def test_a_ratio_over_a_reference_that_has_changed_has_no_value(
 @pytest.mark.parametrize("what", ["device code", "launch plan", "parameters", "problem"])
 def test_what_changed_is_named(what: str) -> None:
     record, present = recorded()
-    present["fast/mission"] = dataclasses.replace(present["fast/mission"], code="another")
+    present[Case("fast", "mission")] = dataclasses.replace(present[Case("fast", "mission")], code="another")
     artifacts, plans, suite = record.artifacts, record.plans, record.suite
     if what == "device code":
         artifacts = tuple(dataclasses.replace(a, code="other") if a.variant == "fast" else a for a in artifacts)
@@ -337,12 +346,14 @@ def test_what_changed_is_named(what: str) -> None:
         wider = dataclasses.replace(suite.shapes["mission"], params={"B": 2, "H": 8, "S": 512, "D": 64})
         suite = dataclasses.replace(suite, shapes={**suite.shapes, "mission": wider})
     joined = freshness.join(record, present, set(), suite, built=Built("13.0.88", artifacts, plans))
-    assert joined.stale == {"fast/mission": CodeChanged("device", (what,))}
-    assert f"the {what} changed" in cause_text.text(joined.stale["fast/mission"])
+    assert joined.stale == {Case("fast", "mission"): CodeChanged("device", (what,))}
+    assert f"the {what} changed" in cause_text.text(joined.stale[Case("fast", "mission")])
 
 
 def test_code_of_another_compiler_is_another_kernel_and_both_are_named() -> None:
     record, present = recorded()
-    present["fast/mission"] = dataclasses.replace(present["fast/mission"], code="another", nvcc="13.5.37")
-    reason = cause_text.text(freshness.join(record, present, set(), record.suite).stale["fast/mission"])
+    present[Case("fast", "mission")] = dataclasses.replace(
+        present[Case("fast", "mission")], code="another", nvcc="13.5.37"
+    )
+    reason = cause_text.text(freshness.join(record, present, set(), record.suite).stale[Case("fast", "mission")])
     assert "compilers differ: device code compiled by 13.0.88, now 13.5.37" in reason

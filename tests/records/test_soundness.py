@@ -18,6 +18,7 @@ import pytest
 from flashcore.cli.main import main
 from flashcore.errors import Exit, RecordError
 from flashcore.model import intervals
+from flashcore.model.case import Case
 from flashcore.model.causes import OverReference
 from flashcore.model.record import Fact, Facts, Source, Subject
 from flashcore.records import soundness, store
@@ -37,8 +38,8 @@ def run(tmp_path: Path) -> Path:
     """A recorded run of one shape, with rates of `fast`; its first fact is the registers of slow_kernel on sm_80."""
     made = factory.record(factory.suite(shapes=[factory.shape()]))
     samples = {k: tuple(round(x, 4) for x in v) for k, v in made.samples.items()}
-    series = {v: samples[f"{v}/mission/isolated"] for v in ("slow", "fast", "cudnn")}
-    flop = next(f.number for f in made.facts.named("formula_flop") if f.subject.case == "fast/mission")
+    series = {v: samples[Case(v, "mission"), "isolated"] for v in ("slow", "fast", "cudnn")}
+    flop = next(f.number for f in made.facts.named("formula_flop") if f.subject.case == Case("fast", "mission"))
     rates = {"tflops": intervals.tflops(flop or 0.0, series["fast"])}
     for name, other in (("speedup_vs_baseline", "slow"), ("speedup_vs_peer", "cudnn")):
         value = intervals.speedup(series[other], series["fast"])

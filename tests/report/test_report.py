@@ -23,6 +23,7 @@ from flashcore.gate.baseline import save
 from flashcore.gate.judge import judge
 from flashcore.gate.wording import summary
 from flashcore.model import files
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, RULE
 from flashcore.model.causes import CodeChanged, CompileFailed, UnsupportedArch
 from flashcore.model.record import (
@@ -183,7 +184,7 @@ def test_what_users_write_is_escaped(tmp_path: Path, single_file: bool) -> None:
         environment=factory.environment(gpu=EVIL, host=EVIL),
         outcomes=(*record.outcomes, factory.outcome("fast", "mission", "bench", "failed", EVIL)),
         artifacts=(*record.artifacts, factory.artifact("slow", "sm_80", "failed", EVIL)),
-        stale={"cudnn/mission": CodeChanged(EVIL)},
+        stale={Case("cudnn", "mission"): CodeChanged(EVIL)},
         roofs=(Roof("l2", 5500.0, "GB/s", "measured", EVIL, note=EVIL),),
     )
     for name, text in render(record, tmp_path / "r", single_file=single_file).items():

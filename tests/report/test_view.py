@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from flashcore.gate.judge import judge
+from flashcore.model.case import Case
 from flashcore.model.record import Origin, SharingGpu
 from flashcore.report import view
 from tests import factory
@@ -12,7 +13,7 @@ from tests import factory
 
 def test_each_gpu_of_a_shared_run_has_a_row() -> None:
     one = factory.record()
-    cases = {"check": ("fast/mission", "fast/long"), "bench": ("fast/mission",)}
+    cases = {"check": (Case("fast", "mission"), Case("fast", "long")), "bench": (Case("fast", "mission"),)}
     gpus = (
         SharingGpu("GPU-a", None, 0.0023, {"copy": 780.5}, 1755.0, 61.0, ("power_cap",), cases),
         SharingGpu("GPU-b", "node2", None, {}, None, None, (), {}, "lost: no CUDA GPU"),

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from flashcore.features.compare import page as compare_page
+from flashcore.model.case import Case
 from flashcore.model.record import Instruction, Listing, Record, Subject
 from tests import factory
 from tests.support.pages import full
@@ -27,9 +28,9 @@ def with_source(record: Record, texts: Mapping[str, Sequence[str]]) -> Record:
 
 def timed(record: Record, case: str, **us: float) -> Record:
     """The record with other samples of a case, by regime."""
-    series_of_case = {f"{case}/{mode}": factory.samples(t, seed=i) for i, (mode, t) in enumerate(us.items())}
-    variant, _, shape = case.partition("/")
-    facts = [f for mode in us for f in factory.timing_facts(variant, shape, mode, series_of_case[f"{case}/{mode}"])]
+    at = Case.parse(case)
+    series_of_case = {(at, mode): factory.samples(t, seed=i) for i, (mode, t) in enumerate(us.items())}
+    facts = [f for mode in us for f in factory.timing_facts(at.variant, at.shape, mode, series_of_case[at, mode])]
     return dataclasses.replace(
         record, raw_samples={**record.samples, **series_of_case}, facts=type(record.facts)([*record.facts, *facts])
     )

@@ -42,18 +42,17 @@ def write(
         if night < first:
             continue
         samples = {
-            key: tuple(x * noise[case] * ratio(case, night) for x in series)
-            for key, series in base.samples.items()
-            for case in [key.rpartition("/")[0]]
+            (case, mode): tuple(x * noise[case] * ratio(str(case), night) for x in series)
+            for (case, mode), series in base.samples.items()
         }
         facts = [
-            replace(f, value=statistics.median(samples[f"{f.subject.case}/{f.name.removesuffix('_p50')}"]))
+            replace(f, value=statistics.median(samples[f.subject.case, f.name.removesuffix("_p50")]))
             if f.name.endswith("_p50")
             else f
             for f in base.facts
             if f.source is not Source.EVENTS or f.name.endswith("_p50")
         ]
-        keys = {case: replace(key, code=key.code + code(case, night)) for case, key in base.keys.items()}
+        keys = {case: replace(key, code=key.code + code(str(case), night)) for case, key in base.keys.items()}
         environment = {"driver": "580.1", "gpu_uuid": "GPU-a", "git_commit": f"{night:06d}" + "0" * 34}
         record = replace(
             base,

@@ -10,6 +10,7 @@ from datetime import date
 from html.parser import HTMLParser
 from pathlib import Path
 
+from flashcore.model.case import Case
 from flashcore.model.causes import CodeChanged, CompileFailed, DidNotCompile, Message
 from flashcore.model.record import (
     Artifact,
@@ -158,8 +159,8 @@ def full() -> Record:
         facts=Facts(facts),
         artifacts=tuple(map(_failed, record.artifacts)),
         outcomes=tuple(map(_became, record.outcomes)),
-        raw_samples={k: v for k, v in record.samples.items() if k.split("/")[0] not in gone},
-        stale={"split/long": CodeChanged("device")},
+        raw_samples={k: v for k, v in record.samples.items() if k[0].variant not in gone},
+        stale={Case("split", "long"): CodeChanged("device")},
         joined=(Origin("20260101T000000Z-0001", factory.GPU, "sm_90a", "12 facts"),),
         roofs=(Roof("l2", 5500.0, "GB/s", "measured", "NVIDIA H200", note="read kernel"),),
     )

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from flashcore.model.case import Case
 from flashcore.model.causes import CodeChanged
 from flashcore.model.record import (
     CaseKey,
@@ -29,11 +30,16 @@ def full() -> Record:
     made = factory.record()
     return dataclasses.replace(
         made,
-        keys={"fast/mission": CaseKey("a", "b", "13.0.88"), "cudnn/mission": CaseKey("", "", "", peer=True)},
-        stale={"slow/mission": CodeChanged("device")},
-        outcomes=tuple(o for o in made.outcomes if o.case != "slow/mission"),  # nothing stale was taken over
-        raw_samples={key: times for key, times in made.samples.items() if not key.startswith("slow/mission/")},
-        facts=Facts(f for f in made.facts if f.subject.case != "slow/mission" or f.source is not Source.EVENTS),
+        keys={
+            Case("fast", "mission"): CaseKey("a", "b", "13.0.88"),
+            Case("cudnn", "mission"): CaseKey("", "", "", peer=True),
+        },
+        stale={Case("slow", "mission"): CodeChanged("device")},
+        outcomes=tuple(o for o in made.outcomes if o.case != Case("slow", "mission")),  # nothing stale was taken over
+        raw_samples={key: times for key, times in made.samples.items() if key[0] != Case("slow", "mission")},
+        facts=Facts(
+            f for f in made.facts if f.subject.case != Case("slow", "mission") or f.source is not Source.EVENTS
+        ),
         joined=(Origin("20260101T000000Z-0000", "NVIDIA H200", "sm_90a", "3 facts"),),
         gpus=(
             SharingGpu(
@@ -44,7 +50,7 @@ def full() -> Record:
                 1755.0,
                 61.0,
                 ("power_cap",),
-                {"bench": ("fast/mission",)},
+                {"bench": (Case("fast", "mission"),)},
                 roofs=(Roof("dram", 4500.0, "GB/s", "measured", "NVIDIA H200", None, "on GPU-a"),),
             ),
             SharingGpu("GPU-b", "node2", None, {}, None, None, (), {}, "lost: no CUDA GPU"),

@@ -76,9 +76,9 @@ def benched(root: str, build_folder: str, *options: str) -> Iterator[tuple[str, 
         command += [word for shape in shapes for word in ("--shape", shape)]
         subprocess.run(command, check=True, cwd=raw.ROOT, stdout=subprocess.DEVNULL)
         record = store.read(lookup.find(Path(profiles), None))
-    for key, samples in record.samples.items():
-        if key.partition("/")[0] in variants and key.rpartition("/")[2] in MODES:
-            yield key, statistics.median(samples)
+    for (case, mode), samples in record.samples.items():
+        if case.variant in variants and mode in MODES:
+            yield f"{case}/{mode}", statistics.median(samples)
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:

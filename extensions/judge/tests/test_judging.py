@@ -16,7 +16,7 @@ from extensions.judge.tests.conftest import LAUNCH, SUITE, Judge, written
 from flashcore.chips import devices
 from flashcore.errors import ManifestError
 from flashcore.measure.machine.toolchain import Nvcc
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.pipeline import plugins
 from flashcore.suites.load import load
 from flashcore_judge.judging import _Judge, _kinds, judge_all
@@ -54,7 +54,7 @@ def test_inputs_are_of_several_kinds_if_one_tensor_can_be(tmp_path: Path) -> Non
     for root, are_mixed in ((SUITE, False), (suite, True)):
         loaded = load(root)
         shape = loaded.shapes["small"]
-        kinds = _kinds(Case.of(loaded, "copy", shape, variant="a", tolerance="exact"), shape, "check", 1)
+        kinds = _kinds(KernelCall.of(loaded, "copy", shape, variant="a", tolerance="exact"), shape, "check", 1)
         assert {"random", "ones"} <= {*kinds} and any("+" in kind for kind in kinds) == are_mixed
 
 

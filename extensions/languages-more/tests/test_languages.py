@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore_judge.launcher.planned import planned
 from tests import softmax_cases
 from tests.support import traced
@@ -103,7 +103,7 @@ def test_the_launcher_can_launch_its_plan(compiled: Compiled, tmp_path: Path) ->
     """Every parameter of the kernel is given, and each tensor once."""
     artifact, suite = compiled.artifacts["sound"], compiled.suite
     (plan,) = compiled.language.plans(artifact, suite.shapes.values())
-    case: Case = dataclasses.replace(
+    case: KernelCall = dataclasses.replace(
         softmax_cases.case("right"),
         params={"R": 64, "C": 2048},
         arguments=suite.problems["rows"].arguments,

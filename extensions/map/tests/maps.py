@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from flashcore.model.case import Case, TimeKey
 from flashcore.model.record import Fact, Record
 from flashcore.model.suite import Params, Shape, Suite
 from flashcore_map import table
@@ -54,11 +55,11 @@ def record(
     """The record of a map of ``count`` points; a variant that ``of`` leaves out at a point has no time there."""
     chosen = mapped(suite(**changes), "rows", count, seed)
     facts: list[Fact] = []
-    samples: dict[str, tuple[float, ...]] = {}
+    samples: dict[TimeKey, tuple[float, ...]] = {}
     for shape in chosen.shapes.values():
         for variant, us in of(shape.params).items():
             facts += [*_facts(variant, shape, us), *factory.formula_facts(variant, shape)]
-            samples[f"{variant}/{shape.name}/back_to_back"] = (us,) * 10
+            samples[Case(variant, shape.name), "back_to_back"] = (us,) * 10
     outcomes = [factory.outcome(v, s.name, "bench") for s in chosen.shapes.values() for v in of(s.params)]
     return factory.bare_record(chosen, facts, raw_samples=samples, outcomes=tuple(outcomes), plans=())
 

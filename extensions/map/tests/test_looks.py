@@ -20,7 +20,7 @@ from flashcore.measure.machine import python_process
 from flashcore.measure.settings import Bench
 from flashcore.measure.workers import journal
 from flashcore.measure.workers.journal import Journal, Task
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.process import LocalGpu
 from flashcore.measure.workers.program import Limits
@@ -176,14 +176,14 @@ def raced(
             return rounds[min(self._rounds, len(rounds)) - 1][self._label]
 
     def bench(task: Task, log: Journal, choose: Choose) -> dict[str, Any]:
-        chosen, rule, race = choose([Case.from_json(c) for c in task.payload["cases"]], cast("Any", None))
+        chosen, rule, race = choose([KernelCall.from_json(c) for c in task.payload["cases"]], cast("Any", None))
         left.extend(one.variant for one in chosen)
         ready = cast("Any", {label: Labelled(label) for label in rounds[0]})
         turns = interleave.Turns(interleave.Watch("cpu"), lambda *_: None, race)
         samples.update(interleave.sample(ready, "back_to_back", rule, turns))
         return {"variants": {n: {"samples": {"back_to_back": us}} for n, us in samples.items()}, "failed": {}}
 
-    def entrant(case: Case, sets: Sets, device: str, is_dispatcher: bool) -> Stub:
+    def entrant(case: KernelCall, sets: Sets, device: str, is_dispatcher: bool) -> Stub:
         kind = "dispatcher" if is_dispatcher else "reference" if case.is_reference else "choice"
         us = US[case.variant]
         return Stub(case.variant, *([us] * 9 if isinstance(us, float) else us), kind=kind, late=LATE)
@@ -233,7 +233,7 @@ def test_a_look_is_late_if_the_host_took_longer_than_the_device_waited(
     now = 0.0
 
     class Caller:
-        def __init__(self, case: Case, device: str) -> None:
+        def __init__(self, case: KernelCall, device: str) -> None:
             self.outputs = dict
 
         def call(self, inputs: object, outputs: object) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from extensions.tune.tests.spaces import GRID as TOY
 from flashcore.errors import FlashcoreError
+from flashcore.model.case import Case
 from flashcore.model.causes import Message
 from flashcore.model.intervals import Ratio
 from flashcore.model.record import CaseOutcome
@@ -89,7 +90,7 @@ def test_finalists_that_failed_on_any_shape_have_no_speedup() -> None:
     names = [TOY.name(i) for i in range(3)]
     outcomes = [CaseOutcome(n, "small", "bench", "ok") for n in ("base", *names)]
     outcomes.append(CaseOutcome(names[1], "odd", "check", "failed", Message("it hangs")))
-    samples = {f"{n}/small/isolated": (us,) * 9 for n, us in (("base", 2.0), (names[0], 1.0), (names[1], 1.0))}
+    samples = {(Case(n, "small"), "isolated"): (us,) * 9 for n, us in (("base", 2.0), (names[0], 1.0), (names[1], 1.0))}
     record = replace(factory.record(), outcomes=tuple(outcomes), raw_samples=samples)
     found = finalists.finals(record, TOY, Shortlist("base", [0, 1, 2]), {"small": "isolated"})
     assert [f.verdict for f in found] == ["faster", "not timed: odd: it hangs", "not timed: the timing is void"]

@@ -17,6 +17,7 @@ from flashcore.explain.readings import Readings
 from flashcore.gate.expand import Expansion, headroom
 from flashcore.gate.formats import escaped
 from flashcore.model import causes, intervals
+from flashcore.model.case import Case
 from flashcore.model.cause_text import text
 from flashcore.model.suite import Stage
 from flashcore.model.text import visible
@@ -80,7 +81,9 @@ def brief(judged: Judged, case: str) -> _Data:
         if not ranked.limiters:
             return {"note": ranked.note} if ranked.note else unmeasured("profile", "ncu_duration")
         first = ranked.limiters[0]
-        lines = [x for one in record.listings if one.subject.case == case for x in heat.hottest(heat.in_order(one))]
+        lines = [
+            x for one in record.listings if one.subject.case == Case(name, at) for x in heat.hottest(heat.in_order(one))
+        ]
         lines.sort(key=lambda x: (x.stall is None or not first.kind.endswith(x.stall[0]), -x.samples))
         line = next((f"{x.file}:{x.number}: {x.source}" for x in lines if x.number), "unmeasured: no warp samples")
         about = {"note": ranked.note or ranked.phase, "line": line, "by": by(*first.facts)}

@@ -55,11 +55,11 @@ def as_json(record: Record, **more: Any) -> str:
     ``us_reason`` where it is ``null``)."""
     readings, rows = Readings(record), list[dict[str, Any]]()
     for o in sorted(record.outcomes, key=lambda o: o.status == "ok"):
-        rows.append({"case": o.case, "stage": o.stage, "status": o.status, "why": o.reason})
+        rows.append({"case": str(o.case), "stage": o.stage, "status": o.status, "why": o.reason})
         if o.stage == "bench":
             shape = record.suite.shapes[o.shape]
             time = readings.of(shape.time, o.variant, o.shape)
-            rows.append({"case": o.case, "mode": shape.rank_by, "us": time.value, "us_reason": time.why or None})
+            rows.append({"case": str(o.case), "mode": shape.rank_by, "us": time.value, "us_reason": time.why or None})
     return output.document(**more | {"run": record.id, "gpu": record.gpu, "cases": rows})
 
 

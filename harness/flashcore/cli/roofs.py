@@ -43,7 +43,7 @@ def table(measured: Sequence[Measured]) -> str:
     """Every measured ceiling: value, value per clock cycle, clock, spread, datasheet value."""
     rows = [
         [
-            one.subject.case,
+            str(one.subject.case),
             one.resource + (" (library)" if one.library else ""),
             f"{one.value:,.4g}",
             unit_text(one.unit),

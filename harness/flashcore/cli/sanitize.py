@@ -47,6 +47,6 @@ def as_table(record: Record) -> str:
     rows = []
     for o in text_tables.outcomes(record, "sanitize"):
         values = (record.facts.number(n, Subject(o.variant, shape=o.shape)) for n in names)
-        rows.append([o.case, o.status, *(fixed(x, 0, "-") for x in values), o.reason])
+        rows.append([str(o.case), o.status, *(fixed(x, 0, "-") for x in values), o.reason])
     header = [n.removeprefix("sanitizer_").replace("_", " ") for n in names]
     return grid(["case", "status", *header, "reason"], rows)

@@ -29,7 +29,7 @@ def ladder(record: Record) -> str:
         for name in dict.fromkeys((*row.times, *sorted(row.cases))):
             subject = Subject(name, shape=row.cases[name].name)
             if facts.get(row.shape.time, subject) is not None:
-                label = (subject.case if row.shapes[1:] else name) + " (library)" * suite.variants[name].is_reference
+                label = f"{subject.case if row.shapes[1:] else name}" + " (library)" * suite.variants[name].is_reference
                 few = readings.first_round(row.shape.time, name, subject.shape or "")
                 label += f" ({few})" if few else ""
                 speedups = [(s := row.over(name, x)) and s.value for x in (suite.baseline, row.reference)]
@@ -54,7 +54,10 @@ def checked(record: Record) -> str:
 
     return grid(
         ("case", "status", "max error", "x class", "reason"),
-        [[o.case, o.status, *cells(Subject(o.variant, shape=o.shape)), o.reason] for o in outcomes(record, "check")],
+        [
+            [str(o.case), o.status, *cells(Subject(o.variant, shape=o.shape)), o.reason]
+            for o in outcomes(record, "check")
+        ],
     )
 
 

@@ -13,6 +13,7 @@ from datetime import date
 from fnmatch import fnmatchcase
 
 from flashcore.chips import devices
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, GROUP_STAGE, chip_of, spec_of
 from flashcore.model.causes import (
     Cause,
@@ -86,7 +87,7 @@ class Expansion:
 
     def outcome(self, variant: str, shape: str, stage: Stage) -> tuple[str, Cause | None]:
         """The status and cause of a case in a stage; a stale or missing one is ``skipped``."""
-        stale = self.record.stale.get(f"{variant}/{shape}")
+        stale = self.record.stale.get(Case(variant, shape))
         if stale is not None:
             return "skipped", stale
         outcome = self._outcomes.get((variant, shape, stage))

@@ -9,8 +9,9 @@ from typing import Any
 
 from flashcore.measure.context import Context
 from flashcore.measure.formulas import works
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.model import plugin
+from flashcore.model.case import Case
 from flashcore.model.causes import (
     Cause,
     DidNotCompile,
@@ -45,7 +46,7 @@ def sort_out(context: Context, stage: Stage, before: Sequence[CaseOutcome]) -> t
         left_out.append(CaseOutcome(variant.name, shape.name, stage, status, cause))
 
     for variant, shape in context.cases(stage):
-        if (case := f"{variant.name}/{shape.name}") in failed:
+        if (case := Case(variant.name, shape.name)) in failed:
             leave(variant, shape, "skipped", FailedBefore(failed[case]))
         elif first := wrong.get(variant.name):
             leave(variant, shape, "skipped", WrongBefore(first.shape, first.cause or Unanswered()))
@@ -96,14 +97,14 @@ def _target(
     }
 
 
-def child_cases(context: Context, pairs: Sequence[Pair]) -> list[Case]:
+def child_cases(context: Context, pairs: Sequence[Pair]) -> list[KernelCall]:
     """The cases as the processes that run kernels receive them."""
     artifacts = {a.variant: a for a in context.built.artifacts if a.arch == context.gpu_arch}
     plans = plans_for(context.built.plans, context.gpu_arch)
     cases = []
     for (variant, shape), work in zip(pairs, works(context.suite, pairs), strict=True):
         plan = plans.get((variant.name, shape.name))
-        case = Case.of(
+        case = KernelCall.of(
             context.suite,
             variant.problem,
             shape,

@@ -19,6 +19,7 @@ from flashcore.measure.profile import profile
 from flashcore.measure.sanitize import sanitize
 from flashcore.measure.stage import Stage
 from flashcore.model import plugin, suite
+from flashcore.model.case import Case
 from flashcore.model.causes import CasesFailed, Incapable, NoGpu
 from flashcore.model.progress import Failure
 from flashcore.model.record import Measured, StageNote, StageResult
@@ -33,7 +34,7 @@ def prepare(context: Context) -> None:
             STAGES[name].prepare(context)
 
 
-def measure(context: Context, checked: Collection[str] = ()) -> Measured:
+def measure(context: Context, checked: Collection[Case] = ()) -> Measured:
     """Runs the GPU stages of the built variants, up to ``settings.upto``. A case that fails one is skipped in the next.
 
     Args:
@@ -66,14 +67,14 @@ def _added(context: Context, name: str, measured: Measured) -> Measured:
     """Adds a plugin's measurement of the cases that bench timed."""
     started = time.monotonic()
     timed = {o.case for o in measured.outcomes if o.stage == "bench" and o.status == "ok"}
-    pairs = [(v, s) for v, s in context.cases("bench") if f"{v.name}/{s.name}" in timed]
+    pairs = [(v, s) for v, s in context.cases("bench") if Case(v.name, s.name) in timed]
     context.say(f"{name}: {len(pairs)} cases")
     (context.folder / name).mkdir(parents=True, exist_ok=True)
     facts = plugin.find("measurements", name)(context, cases.child_cases(context, pairs))
     return measured.plus(StageResult(tuple(facts), ()), StageNote(name, "ok", round(time.monotonic() - started, 3)))
 
 
-def _run(context: Context, name: suite.Stage, measured: Measured, checked: Collection[str]) -> tuple[Measured, bool]:
+def _run(context: Context, name: suite.Stage, measured: Measured, checked: Collection[Case]) -> tuple[Measured, bool]:
     """Adds this stage's results to ``measured``; also returns whether the next stage can run.
 
     Raises:
@@ -81,7 +82,7 @@ def _run(context: Context, name: suite.Stage, measured: Measured, checked: Colle
     """
     say, started = context.say, time.monotonic()
     ready, left_out = cases.sort_out(context, name, measured.outcomes)
-    trusted = [(v, s) for v, s in ready if name == "check" and f"{v.name}/{s.name}" in checked]
+    trusted = [(v, s) for v, s in ready if name == "check" and Case(v.name, s.name) in checked]
     ready = [pair for pair in ready if pair not in trusted]
     parts = (
         f"{name}: {len(ready)} cases",

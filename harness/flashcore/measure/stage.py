@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from flashcore.measure.context import Context
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.model.record import StageResult
 
 
@@ -21,7 +21,7 @@ class Stage(Protocol):
         """
         ...
 
-    def run(self, context: Context, cases: Sequence[Case]) -> StageResult:
+    def run(self, context: Context, cases: Sequence[KernelCall]) -> StageResult:
         """Measures the cases, or the remaining ones if ``context.folder`` contains an earlier attempt.
 
         Raises:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Literal, TypeVar
 
+from flashcore.model.case import Case, TimeKey
 from flashcore.model.cause_text import compilers, text
 from flashcore.model.causes import Cause, Detail, NotTimed, PlanRefused, PlanUnknown, Stale
 from flashcore.model.groups import grouped
@@ -57,9 +58,9 @@ class Subject:
     launch: int | None = None
 
     @property
-    def case(self) -> str:
-        """``variant/shape``, also the name of the NVTX range."""
-        return f"{self.variant}/{self.shape}"
+    def case(self) -> Case:
+        """The case of a fact that depends on the shape."""
+        return Case(self.variant, self.shape or "")
 
     def __str__(self) -> str:
         parts = [self.variant]
@@ -342,8 +343,8 @@ class CaseOutcome:
     origin: str = ""  # the run it was joined from; empty: this run
 
     @property
-    def case(self) -> str:
-        return f"{self.variant}/{self.shape}"
+    def case(self) -> Case:
+        return Case(self.variant, self.shape)
 
     @property
     def reason(self) -> str:
@@ -389,7 +390,7 @@ class SharingGpu:
             GPUs were busy too. ``None``: nothing was timed.
         reference: the time of each reference call, us.
         sm_clock_mhz, temperature, throttle: the median, the highest, and all reasons during the bench stage.
-        cases: stage → the cases (``variant/shape``) that ran on this GPU.
+        cases: stage → the cases that ran on this GPU.
         remark: why it was dropped, or why its cases were moved to other GPUs; empty: neither.
         roofs: measured on this GPU; empty: the run's roofs apply, measured on another GPU of this model.
     """
@@ -401,7 +402,7 @@ class SharingGpu:
     sm_clock_mhz: float | None
     temperature: float | None
     throttle: tuple[str, ...]
-    cases: Mapping[str, tuple[str, ...]]
+    cases: Mapping[str, tuple[Case, ...]]
     remark: str = ""
     roofs: tuple[Roof, ...] = ()
 
@@ -541,11 +542,11 @@ class Roof:
 class Record:
     """Everything one invocation recorded: the only input of analysis, report and gate.
 
-    ``keys`` maps a case (``variant/shape``) to its freshness key on :attr:`gpu_arch`. ``stale`` maps a case to why
-    recorded facts were not joined. ``raw_samples`` maps ``case/mode`` to its bench samples (us) in the order of the
-    rounds, as they were measured: void ones too. Readers use :meth:`time` or :attr:`samples`. ``listings`` are of the
-    kernels whose warps were sampled. ``reads`` are the files that Python read in the suite's folder while cases were
-    checked; older runs have none.
+    ``keys`` maps a case to its freshness key on :attr:`gpu_arch`, ``stale`` to why recorded facts were not joined.
+    ``raw_samples`` maps a case and timing mode to the bench samples (us) in the order of the rounds, as they were
+    measured: void ones too. Readers use :meth:`time` or :attr:`samples`. ``listings`` are of the kernels whose warps
+    were sampled. ``reads`` are the files that Python read in the suite's folder while cases were checked; older runs
+    have none.
     """
 
     id: str
@@ -557,10 +558,10 @@ class Record:
     outcomes: tuple[CaseOutcome, ...]
     stages: tuple[StageNote, ...]
     facts: Facts
-    keys: Mapping[str, CaseKey] = field(default_factory=dict)
-    stale: Mapping[str, Stale] = field(default_factory=dict)
+    keys: Mapping[Case, CaseKey] = field(default_factory=dict)
+    stale: Mapping[Case, Stale] = field(default_factory=dict)
     joined: tuple[Origin, ...] = ()
-    raw_samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    raw_samples: Mapping[TimeKey, tuple[float, ...]] = field(default_factory=dict)
     roofs: tuple[Roof, ...] = ()  # measured, copied from the roof record
     schema_version: int = SCHEMA_VERSION
     listings: Collection[Listing] = ()
@@ -568,21 +569,22 @@ class Record:
     reads: Reads = field(default_factory=dict)
 
     @cached_property
-    def samples(self) -> Mapping[str, tuple[float, ...]]:
-        """The samples of times that are not void, by ``case/mode``."""
+    def samples(self) -> Mapping[TimeKey, tuple[float, ...]]:
+        """The samples of times that are not void."""
         return _valid(self.raw_samples, self.facts, self.outcomes)
 
     @cached_property
-    def _benched(self) -> Mapping[str, CaseOutcome]:
+    def _benched(self) -> Mapping[Case, CaseOutcome]:
         return {o.case: o for o in self.outcomes if o.stage == "bench"}
 
     @cached_property
-    def _timed_on(self) -> Mapping[str, str]:
+    def _timed_on(self) -> Mapping[Case, str]:
         return {case: gpu.uuid for gpu in self.gpus for case in gpu.cases.get("bench", ())}
 
     def time(self, subject: Subject, mode: str) -> Time:
         """The time of a case in a timing mode. A void one is unmeasured, with its cause."""
-        case, outcome = subject.case, self._benched.get(subject.case)
+        case = subject.case
+        outcome = self._benched.get(case)
         median = self.facts.get(f"{mode}_p50", subject)
         failure = outcome.cause if outcome and outcome.status == "failed" else None
         if failure or median is None or median.number is None:
@@ -590,7 +592,7 @@ class Record:
         run = (outcome.origin if outcome else "") or self.id
         gpu = self._timed_on.get(case, "") if run == self.id else ""
         empty = self.facts.number(f"{mode}_launch_floor", subject)
-        return Time(subject, mode, median.number, self.samples.get(f"{case}/{mode}", ()), None, run, gpu, empty)
+        return Time(subject, mode, median.number, self.samples.get((case, mode), ()), None, run, gpu, empty)
 
     @property
     def created(self) -> str:
@@ -625,13 +627,13 @@ class Record:
 
 
 def _valid(
-    raw: Mapping[str, tuple[float, ...]], facts: Facts, outcomes: Iterable[CaseOutcome]
-) -> dict[str, tuple[float, ...]]:
+    raw: Mapping[TimeKey, tuple[float, ...]], facts: Facts, outcomes: Iterable[CaseOutcome]
+) -> dict[TimeKey, tuple[float, ...]]:
     """The samples without those of a case that bench failed, or of a time that is unmeasured."""
     failed = {o.case for o in outcomes if o.stage == "bench" and o.status == "failed"}
-    modes = {key.rpartition("/")[2] for key in raw}
-    void = {f"{f.subject.case}/{mode}" for mode in modes for f in facts.named(f"{mode}_p50") if f.number is None}
-    return {key: times for key, times in raw.items() if key not in void and key.rpartition("/")[0] not in failed}
+    modes = {mode for _, mode in raw}
+    void = {(f.subject.case, mode) for mode in modes for f in facts.named(f"{mode}_p50") if f.number is None}
+    return {key: times for key, times in raw.items() if key not in void and key[0] not in failed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -664,14 +666,14 @@ class StageResult:
 
     facts: tuple[Fact, ...] = ()
     outcomes: tuple[CaseOutcome, ...] = ()
-    raw_samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    raw_samples: Mapping[TimeKey, tuple[float, ...]] = field(default_factory=dict)
     listings: tuple[Listing, ...] = ()
     ncu: str | None = None
     reads: Reads = field(default_factory=dict)
 
     @property
-    def samples(self) -> Mapping[str, tuple[float, ...]]:
-        """The samples of times that are not void, by ``case/mode``."""
+    def samples(self) -> Mapping[TimeKey, tuple[float, ...]]:
+        """The samples of times that are not void."""
         return _valid(self.raw_samples, Facts(self.facts), self.outcomes)
 
 

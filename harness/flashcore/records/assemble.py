@@ -8,6 +8,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from flashcore.errors import RecordError
+from flashcore.model.case import Case
 from flashcore.model.causes import Decided, Stale
 from flashcore.model.record import Built, Environment, Fact, Facts, Lazy, Listing, Measured, Origin, Record, Roof
 from flashcore.model.suite import GPU_STAGES, Shape, Suite, Variant
@@ -53,15 +54,15 @@ def record_of(
     keys = freshness.case_keys(suite, findings.cases, built.artifacts, built.plans, arch, built.nvcc)
     facts = [*findings.formulas, *built.facts, *measured.facts]
     outcomes, samples = list(measured.outcomes), dict(measured.raw_samples)
-    done: set[tuple[str, str]] = {(o.case, o.stage) for o in outcomes if o.status in ("ok", "failed")}
+    done: set[tuple[Case, str]] = {(o.case, o.stage) for o in outcomes if o.status in ("ok", "failed")}
     # Recorded results of a case that is now wrong are not joined.
     wrong = {o.case for o in outcomes if o.stage == "check" and o.status == "failed"}
     done |= {(case, stage) for case in wrong for stage in GPU_STAGES}
     listings: list[Collection[Listing]] = [measured.listings]
-    stale: dict[str, Stale] = {}
+    stale: dict[Case, Stale] = {}
     reads = [measured.reads]
     origins: list[Origin] = []
-    wanted = {(f"{v.name}/{s.name}", stage) for v, s in findings.cases for stage in s.stages}
+    wanted = {(Case(v.name, s.name), stage) for v, s in findings.cases for stage in s.stages}
     read: list[Record] = []
     for run in chain(newest, runs):
         if len(read) >= _NEWEST and wanted <= done:

@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from flashcore.model.case import Case, TimeKey
 from flashcore.model.causes import (
     CodeChanged,
     FilesChanged,
@@ -64,15 +65,15 @@ def case_keys(
     plans: Sequence[Plan],
     arch: str,
     nvcc: str,
-) -> dict[str, CaseKey]:
+) -> dict[Case, CaseKey]:
     """The freshness key of each case on ``arch``; cases that were not built have none."""
     root = Path(suite.root)
     built = {a.variant: a for a in artifacts if a.arch == arch and a.status == "ok"}
     launches = {case: [astuple(x) for x in p.launches] for case, p in plans_for(plans, arch).items()}
     problems = {name: module_hash(root / p.file) for name, p in suite.problems.items()}
-    keys: dict[str, CaseKey] = {}
+    keys: dict[Case, CaseKey] = {}
     for variant, shape in cases:
-        case: list[object] = [problems[variant.problem], sorted(shape.params.items()), variant.tolerance]
+        inputs: list[object] = [problems[variant.problem], sorted(shape.params.items()), variant.tolerance]
         artifact = built.get(variant.name)
         if variant.is_reference:
             key = CaseKey(module_hash(root / variant.kind.file), "", "", peer=True)
@@ -83,12 +84,12 @@ def case_keys(
             code = artifact.calls.get(shape.name, "")
             key = CaseKey(code, artifact.closure, artifact.cxx, host=code, cxx=artifact.cxx)
         else:
-            case.insert(0, launches.get((variant.name, shape.name), []))
+            inputs.insert(0, launches.get((variant.name, shape.name), []))
             key = CaseKey(artifact.code, artifact.closure, nvcc, host=artifact.host, cxx=artifact.cxx)
         contents = {part: getattr(key, part) for part in ("code", "closure", "host")}
-        hashes: dict[str, Any] = {part: _hash([content, *case]) for part, content in contents.items() if content}
+        hashes: dict[str, Any] = {part: _hash([content, *inputs]) for part, content in contents.items() if content}
         settings = _hash([suite.problems[variant.problem].seeds, shape.repeats, shape.rank_by])
-        keys[f"{variant.name}/{shape.name}"] = replace(key, settings=settings, **hashes)
+        keys[Case(variant.name, shape.name)] = replace(key, settings=settings, **hashes)
     return keys
 
 
@@ -161,8 +162,8 @@ def changed_reads(recorded: Record, root: str) -> dict[str, tuple[str, ...]]:
 
 
 def reasons(
-    recorded: Record, present: Mapping[str, CaseKey], suite: Suite, built: Built | None = None
-) -> dict[str, Stale | None]:
+    recorded: Record, present: Mapping[Case, CaseKey], suite: Suite, built: Built | None = None
+) -> dict[Case, Stale | None]:
     """For each case of the present suite, why the run's facts do not apply to it, or ``None``.
 
     Args:
@@ -180,8 +181,7 @@ def reasons(
             stale[case] = CodeChanged(code[case].part, tuple(different), compilers)
     changed = changed_reads(recorded, suite.root)
     for case in (case for case, reason in stale.items() if not reason):
-        name = case.rpartition("/")[0]
-        variant, now = (of.variants[name] for of in (recorded.suite, suite))
+        variant, now = (of.variants[case.variant] for of in (recorded.suite, suite))
         problem = recorded.suite.problems[variant.problem]
         entries = (problem.file, variant.kind.file)
         if variant.is_reference and (variant.kind, variant.config) != (now.kind, now.config):
@@ -193,11 +193,11 @@ def reasons(
     return stale
 
 
-def _parts(built: Built, suite: Suite, arch: str | None) -> dict[str, dict[str, object]]:
+def _parts(built: Built, suite: Suite, arch: str | None) -> dict[Case, dict[str, object]]:
     """By case, what its key covers besides the problem."""
     artifacts = {a.variant: a for a in built.artifacts if a.arch == arch}
     return {
-        f"{name}/{shape}": {
+        Case(name, shape): {
             "device code": artifacts[name].code,
             "host code": artifacts[name].host,
             "launch plan": plan.launches,
@@ -220,8 +220,8 @@ class Joined(NamedTuple):
 
     facts: list[Fact]
     outcomes: list[CaseOutcome]
-    raw_samples: dict[str, tuple[float, ...]]
-    stale: dict[str, Stale]
+    raw_samples: dict[TimeKey, tuple[float, ...]]
+    stale: dict[Case, Stale]
     origin: Origin | None
     listings: Lazy[Listing]
     reads: Reads
@@ -229,8 +229,8 @@ class Joined(NamedTuple):
 
 def join(
     recorded: Record,
-    present: Mapping[str, CaseKey],
-    measured: set[tuple[str, str]],
+    present: Mapping[Case, CaseKey],
+    measured: set[tuple[Case, str]],
     suite: Suite,
     counted: Collection[Subject] = (),
     built: Built | None = None,
@@ -250,7 +250,7 @@ def join(
     fresh = {case for case, reason in stale.items() if reason is None}
     here = {case for case, _ in measured}
 
-    def joins(case: str, stage: Stage) -> bool:
+    def joins(case: Case, stage: Stage) -> bool:
         return case in fresh and (case, stage) not in measured
 
     def joins_fact(fact: Fact) -> bool:
@@ -265,7 +265,7 @@ def join(
             return fact
         reference = fact.detail.reference
         is_other = fact.name.startswith("speedup_vs_baseline") and reference != suite.baseline
-        has_changed = is_other or stale.get(f"{reference}/{fact.subject.shape}")
+        has_changed = is_other or stale.get(replace(fact.subject.case, variant=reference))
         return replace(fact, value=None, detail=ReferenceChanged()) if has_changed else fact
 
     outcomes = [replace(o, origin=o.origin or recorded.id) for o in recorded.outcomes if joins(o.case, o.stage)]
@@ -281,7 +281,7 @@ def join(
     return Joined(
         facts,
         outcomes,
-        raw_samples={k: v for k, v in recorded.raw_samples.items() if joins(k.rsplit("/", 1)[0], "bench")},
+        raw_samples={k: v for k, v in recorded.raw_samples.items() if joins(k[0], "bench")},
         stale={c: reason for c, reason in stale.items() if reason and c not in here},
         origin=origin,
         listings=Lazy(lambda: (x for x in recorded.listings if x.subject.case in profiled)),

@@ -149,12 +149,15 @@ def _has_case(run: Traversable, variants: Collection[str], shapes: Collection[st
     try:
         header = json.loads((run / HEADER).read_bytes())
         suite = header["suite"]
-        cases = [f"{o['variant']}/{o['shape']}" for o in header["outcomes"]]
-        cases = cases or [f"{variant}/{shape}" for variant in suite["variants"] for shape in suite["shapes"]]
+        cases = [(o["variant"], o["shape"]) for o in header["outcomes"]]
+        cases = cases or [(variant, shape) for variant in suite["variants"] for shape in suite["shapes"]]
     except _DAMAGED:
         return False
-    globs = [f"{variant}/{shape}" for variant in variants or "*" for shape in shapes or "*"]
-    return any(fnmatch.filter(cases, glob) for glob in globs)
+
+    def matches(name: str, globs: Collection[str]) -> bool:
+        return not globs or any(fnmatch.fnmatch(name, glob) for glob in globs)
+
+    return any(matches(variant, variants) and matches(shape, shapes) for variant, shape in cases)
 
 
 def _of_sanitizer(run: Traversable) -> bool:

@@ -19,7 +19,7 @@ def narrowed(record: Record, suite: Suite) -> Record:
     return replace(
         record,
         facts=Facts(f for f in record.facts if has(f.subject.variant, f.subject.shape, f.subject.arch)),
-        raw_samples={key: samples for key, samples in record.raw_samples.items() if has(*key.split("/")[:2])},
+        raw_samples={(c, mode): s for (c, mode), s in record.raw_samples.items() if has(c.variant, c.shape)},
         artifacts=tuple(a for a in record.artifacts if has(a.variant, arch=a.arch)),
         plans=tuple(p for p in record.plans if has(p.variant, p.shape)),
         outcomes=tuple(o for o in record.outcomes if has(o.variant, o.shape)),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import date
 
+from flashcore.model.case import Case
 from flashcore.model.catalogue import spec_of
 from flashcore.model.causes import Detail, Impossible, VoidTiming
 from flashcore.model.record import Fact, Facts, Record, Source, Subject, Value
@@ -64,22 +65,23 @@ def mistakes(record: Record) -> Iterator[str]:
             yield f"suite: expected a day such as 2027-01-31, found {shortened(day)}"
     if not {entry.problem for table in (suite.variants, suite.shapes) for entry in table.values()} <= {*suite.problems}:
         yield f"suite: expected variants and shapes of the problems {shortened(list(suite.problems))}, found others"
-    cases = {*record.keys, *record.stale, *(key.rpartition("/")[0] for key in record.raw_samples)}
-    cases |= {o.case for o in record.outcomes} | {f"{p.variant}/{p.shape}" for p in record.plans}
-    cases |= {f"{a.variant}/{next(iter(suite.shapes), '')}" for a in record.artifacts}
-    for case in sorted(cases - {f"{v}/{s}" for v in suite.variants for s in suite.shapes}):
-        yield f"expected cases of the suite's variants and shapes, found {shortened(case)}"
+    cases = {*record.keys, *record.stale, *(case for case, _ in record.raw_samples)}
+    cases |= {o.case for o in record.outcomes} | {Case(p.variant, p.shape) for p in record.plans}
+    cases |= {Case(a.variant, next(iter(suite.shapes), "")) for a in record.artifacts}
+    for case in sorted(cases - {Case(v, s) for v in suite.variants for s in suite.shapes}):
+        yield f"expected cases of the suite's variants and shapes, found {shortened(str(case))}"
     ran = [(o.case, o.stage) for o in record.outcomes if o.status in ("ok", "failed")]
     if len({*ran}) < len(ran) or not record.stale.keys().isdisjoint(case for case, _ in ran):
         yield "outcomes: expected one of each case and stage, and none of what is stale, found others"
     timed = {
         o.case for o in record.outcomes if o.stage == "bench" and (o.status == "ok" or isinstance(o.cause, VoidTiming))
     }
-    for key, series in record.raw_samples.items():
-        if (case := key.rpartition("/")[0]) not in timed:
-            yield f"samples of {shortened(key)}: expected the outcome of a bench that timed {case}, found none"
+    for (case, mode), series in record.raw_samples.items():
+        key = shortened(f"{case}/{mode}")
+        if case not in timed:
+            yield f"samples of {key}: expected the outcome of a bench that timed {case}, found none"
         if any(complaint(x, "us") or not x for x in series):
-            yield f"samples of {shortened(key)}: expected times in µs, above 0, found others"
+            yield f"samples of {key}: expected times in µs, above 0, found others"
 
 
 def mistakes_in_facts(record: Record, facts: Sequence[Fact] | Facts) -> Iterator[str]:

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flashcore.errors import RecordError, UsageError
+from flashcore.model.case import Case
 from flashcore.model.causes import Detail, as_json, from_json
 from flashcore.model.files import PARTIAL, Lock, file_hash, write_atomically, writing
 from flashcore.model.record import (
@@ -125,6 +126,7 @@ def write(record: Record, folder: Path) -> None:
     """
     values = {f.name: getattr(record, f.name) for f in dataclasses.fields(record) if f.name not in _SEPARATE}
     header = {name: value for name, value in values.items() if value or name not in _LATER}
+    header |= {name: {str(c): x for c, x in values[name].items()} for name in ("keys", "stale")}
     header["created"] = record.created
     subjects: dict[Subject, int] = {}
     details: dict[Detail, int] = {}
@@ -142,7 +144,9 @@ def write(record: Record, folder: Path) -> None:
     _pack(
         folder / FACTS, {"subjects": list(map(dataclasses.astuple, subjects)), "details": list(details), "facts": rows}
     )
-    _pack(folder / SAMPLES, {k: [round(x, 4) for x in v] for k, v in record.raw_samples.items()})
+    _pack(
+        folder / SAMPLES, {f"{case}/{mode}": [round(x, 4) for x in v] for (case, mode), v in record.raw_samples.items()}
+    )
     if record.listings:
         _pack(folder / LISTINGS, _listed(record.listings))
     text = json.dumps(header, indent=1, ensure_ascii=False, allow_nan=False, default=_plain) + "\n"
@@ -161,8 +165,10 @@ def _pack(path: Path, data: Any) -> None:
     write_atomically(path, gzip.compress(text.encode(), 6, mtime=0))  # 9 takes three times as long to save a twentieth
 
 
-def _plain(value: Any) -> dict[str, Any]:
+def _plain(value: Any) -> Any:
     """The JSON object of a cause or another dataclass."""
+    if isinstance(value, Case):
+        return str(value)
     return (
         as_json(value)
         if isinstance(value, Detail)
@@ -211,6 +217,10 @@ def opened(folder: Traversable) -> Record:
     from pydantic import ValidationError  # slow: a quarter of the start-up time of commands that read no run
 
     try:
+        for name in ("keys", "stale"):
+            header[name] = {_case(key): value for key, value in header.get(name, {}).items()}
+        for gpu in header.get("gpus", ()):
+            gpu["cases"] = {stage: tuple(map(_case, cases)) for stage, cases in gpu["cases"].items()}
         checked = _header_form().model_validate(header)
     except ValidationError as error:
         lines = [f"  {'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:10]]
@@ -222,12 +232,17 @@ def opened(folder: Traversable) -> Record:
     record = Record(
         **{name: getattr(checked, name) for name in type(checked).model_fields},
         facts=Facts(Lazy(lambda: _read_facts(folder, record))),
-        raw_samples={k: tuple(v) for k, v in samples.items()},
+        raw_samples={(_case(k.rpartition("/")[0]), k.rpartition("/")[2]): tuple(v) for k, v in samples.items()},
         listings=Lazy(lambda: _read_listings(folder / LISTINGS)),
     )
     _refuse(folder, itertools.chain(_misdated(record, created, folder.name), soundness.mistakes(record)))
     verify(folder)
     return record
+
+
+def _case(text: str) -> Case:
+    variant, _, shape = text.partition("/")
+    return Case(variant, shape)
 
 
 def _misdated(record: Record, created: object, folder: str) -> Iterator[str]:

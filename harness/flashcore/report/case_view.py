@@ -223,8 +223,8 @@ class CaseView(Case):
     @property
     def heat(self) -> list[HotKernel]:
         """The hottest lines of each kernel, with their machine instructions."""
-        before = self.book.listings(self.parent.subject.case) if self.parent else []
-        return [_kernel(*listing, before) for listing in self.book.listings(self.subject.case)]
+        before = self.book.listings(self.parent.subject) if self.parent else []
+        return [_kernel(*listing, before) for listing in self.book.listings(self.subject)]
 
 
 def _bytes(fact: str, value: float | None) -> float:

@@ -383,7 +383,7 @@ class VariantView:
 def page(book: Book, variant: Variant) -> Page[VariantView]:
     """The page of one variant."""
     view = VariantView(book, variant)
-    scripts = ("source.js",) if any(book.listings(case.subject.case) for case in view.cases) else ()
+    scripts = ("source.js",) if any(book.listings(case.subject) for case in view.cases) else ()
     return Page(name_of(variant.name), variant.name, "variant.html.j2", view, scripts=scripts)
 
 

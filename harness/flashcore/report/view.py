@@ -137,8 +137,8 @@ class Book:
         """The cases of a row."""
         return [Case(self, self.record.suite.variants[name], shape) for name, shape in row.cases.items()]
 
-    def _listings(self, case: str) -> list[tuple[Listing, list[heat.Line]]]:
-        return [(x, heat.in_order(x)) for x in self.record.listings if x.subject.case == case]
+    def _listings(self, subject: Subject) -> list[tuple[Listing, list[heat.Line]]]:
+        return [(x, heat.in_order(x)) for x in self.record.listings if x.subject.case == subject.case]
 
     @cached_property
     def failures(self) -> list[Failure]:
@@ -149,8 +149,11 @@ class Book:
             for o in record.outcomes
             if o.status != "ok" and o.case not in record.stale
         ]
-        stale = ([*c.split("/"), "all measured stages", "stale", text(cause)] for c, cause in record.stale.items())
-        return failures + [Failure(*fields) for fields in stale]
+        stale = [
+            Failure(case.variant, case.shape, "all measured stages", "stale", text(cause))
+            for case, cause in record.stale.items()
+        ]
+        return failures + stale
 
     # --- cells ----------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from flashcore.explain import compare_records
 from flashcore.explain.compare_records import compare
 from flashcore.features.compare import sides
 from flashcore.measure.settings import Settings
+from flashcore.model.case import Case
 from flashcore.model.record import Facts, Record
 from flashcore.records import store
 from flashcore.suites.load import NothingMatches, select
@@ -105,7 +106,7 @@ def test_the_json_has_the_values_of_the_table() -> None:
     def record(run: str, registers: int, gpu: str) -> Record:
         one = factory.record(environment=factory.environment(gpu=gpu))
         facts = [*one.facts, factory.fact("registers", registers, "fast", arch="sm_90a", kernel="k")]
-        samples = {"fast/mission/isolated": (2.0, 2.1, 2.2)}
+        samples = {(Case("fast", "mission"), "isolated"): (2.0, 2.1, 2.2)}
         return replace(one, id=run, facts=Facts(facts), raw_samples=samples)
 
     a, b = record("one", 90, "NVIDIA H200"), record("two", 80, "NVIDIA H200")

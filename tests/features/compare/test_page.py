@@ -16,6 +16,7 @@ from flashcore.errors import Exit
 from flashcore.explain import compare_records
 from flashcore.features.compare import page as compare_page
 from flashcore.model import intervals
+from flashcore.model.case import Case
 from flashcore.model.record import CaseKey, Record, Subject
 from flashcore.model.suite import REGIMES
 from flashcore.records import store
@@ -66,7 +67,7 @@ def test_every_pairs_ratio_and_interval_are_those_of_the_samples(tmp_path: Path)
     for shape in data["shapes"]:
         for mode in REGIMES:
             series = {
-                place(data, k.split("/")[0]): s for k, s in record.samples.items() if k.endswith(f"/{shape}/{mode}")
+                place(data, c.variant): s for (c, m), s in record.samples.items() if (c.shape, m) == (shape, mode)
             }
             for i, series_of_case in series.items():
                 for j, other in series.items():
@@ -83,7 +84,7 @@ def test_every_pairs_ratio_and_interval_are_those_of_the_samples(tmp_path: Path)
 
 def test_rounds_that_only_one_saw_do_not_count(tmp_path: Path) -> None:
     record = full()
-    key = "split/mission/isolated"
+    key = Case("split", "mission"), "isolated"
     longer = dataclasses.replace(record, raw_samples={**record.samples, key: (*record.samples[key], *[99.0] * 200)})
     longer = dataclasses.replace(
         longer, facts=type(record.facts)([*record.facts, factory.fact("isolated_p50", 99.0, "split", shape="mission")])

@@ -16,6 +16,7 @@ from flashcore.features.energy.section import section
 from flashcore.measure.cases import child_cases
 from flashcore.measure.workers.journal import Result, Task
 from flashcore.measure.workers.pool import Pool
+from flashcore.model.case import Case
 from flashcore.model.causes import Hang, Incapable
 from flashcore.model.record import Facts
 from flashcore.report import roofline_page
@@ -56,7 +57,9 @@ def test_every_case_has_facts_or_a_cause(lacks: bool, tmp_path: Path) -> None:
     if lacks:
         assert {f.detail for f in energy.values()} == {Incapable("no GPU", "add one")}
         return
-    assert energy["slow/mission"].value == pytest.approx(20) and energy["fast/mission"].detail == Hang(60.0)
+    assert energy[Case("slow", "mission")].value == pytest.approx(20) and energy[
+        Case("fast", "mission")
+    ].detail == Hang(60.0)
     assert "slow/mission: 20 mJ, 400 W" in log[0] and "fast/mission: " in log[1]
     record = factory.record(SUITE)
     told = replace(record, facts=Facts([*record.facts, *energy.values()]))

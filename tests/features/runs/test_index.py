@@ -10,6 +10,7 @@ import pytest
 import flashcore as fc
 from flashcore.errors import UsageError
 from flashcore.features.runs.index import NAME, Index
+from flashcore.model.case import Case
 from flashcore.records import packed as pack
 from flashcore.records import store
 from tests.support.nights import run_of, write
@@ -25,11 +26,13 @@ def test_a_series_has_what_the_records_have(tmp_path: Path) -> None:
     write(tmp_path, 3, sigma=0)
     for night, (run, value) in enumerate(times(tmp_path)):
         record = store.read(tmp_path / run_of(night))
-        subject = next(f.subject for f in record.facts.named("isolated_p50") if f.subject.case == "fast/mission")
+        subject = next(
+            f.subject for f in record.facts.named("isolated_p50") if f.subject.case == Case("fast", "mission")
+        )
         rank = record.suite.shapes["mission"].rank_by
         assert (run, value) == (record.id, record.facts.number(f"{rank}_p50", subject))
     (point, *_) = Index([tmp_path]).points("time", "fast", "mission")
-    assert point.code == store.read(tmp_path / run_of(0)).keys["fast/mission"].code and point.driver == "580.1"
+    assert point.code == store.read(tmp_path / run_of(0)).keys[Case("fast", "mission")].code and point.driver == "580.1"
 
 
 def test_new_runs_are_added_and_removed_ones_dropped(tmp_path: Path) -> None:

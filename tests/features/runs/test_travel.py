@@ -16,6 +16,7 @@ import pytest
 from flashcore.errors import Exit
 from flashcore.measure.machine import toolchain
 from flashcore.measure.settings import Settings
+from flashcore.model.case import Case
 from flashcore.model.record import CaseOutcome, Facts, Source
 from flashcore.pipeline.recording import present
 from flashcore.records import lookup, store
@@ -67,7 +68,7 @@ class Runner:
             facts=Facts([*made.facts, *facts]),
             outcomes=outcomes,
             stale={},
-            raw_samples={"warp/main/isolated": (us,)},
+            raw_samples={(Case("warp", "main"), "isolated"): (us,)},
         )
         folder = store.begin(there, run_id)
         store.write(record, folder)

@@ -21,7 +21,8 @@ from flashcore.measure.context import Context, open_context
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.profile import profile
 from flashcore.measure.settings import Settings
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
+from flashcore.model.case import TimeKey
 from flashcore.model.causes import Message
 from flashcore.model.record import CaseOutcome, CaseStatus, StageResult
 from tests.conftest import TOY, Built, hide_disassembler
@@ -41,26 +42,28 @@ class Stages:
         self.counted: list[str] = []  # by what the counters were read
         self.lacks = ""  # why CUPTI cannot read them
 
-    def outcomes(self, stage: Any, cases: Sequence[Case], wrong: bool = False) -> tuple[CaseOutcome, ...]:
+    def outcomes(self, stage: Any, cases: Sequence[KernelCall], wrong: bool = False) -> tuple[CaseOutcome, ...]:
         for case in (c for c in cases if c.library and stage != "profile"):
             assert self.loaded.setdefault(case.library or "", case.variant) == case.variant, "loaded twice"
         status: CaseStatus = "failed" if wrong else "ok"
         cause = Message("wrong") if wrong else None
         return tuple(CaseOutcome(c.variant, c.shape, stage, status, cause) for c in cases)
 
-    def check(self, context: Context, cases: Sequence[Case]) -> StageResult:
+    def check(self, context: Context, cases: Sequence[KernelCall]) -> StageResult:
         text = self.source.read_text()
         edit = re.search(r"int edit = (\d+)", text)
         for case in cases:
             self.us.setdefault(case.variant, float(edit[1]) if edit else 9.0)
         return StageResult((), self.outcomes("check", cases, "wrong" in text), reads={"problem.py": {"data.bin": "1"}})
 
-    def bench(self, context: Context, cases: Sequence[Case], folder: Path) -> StageResult:
+    def bench(self, context: Context, cases: Sequence[KernelCall], folder: Path) -> StageResult:
         self.timed.append([c.variant.partition("@")[0] for c in cases])
-        samples = {f"{c.name}/{c.rank_by}": (self.us.get(c.variant, 20.0),) * 9 for c in cases}
+        samples: dict[TimeKey, tuple[float, ...]] = {
+            (c.case, c.rank_by): (self.us.get(c.variant, 20.0),) * 9 for c in cases
+        }
         return StageResult((), self.outcomes("bench", cases), samples)
 
-    def count(self, context: Context, cases: Sequence[Case], builds: Sequence[Case]) -> StageResult:
+    def count(self, context: Context, cases: Sequence[KernelCall], builds: Sequence[KernelCall]) -> StageResult:
         self.counted.append("cupti")
         if self.lacks:
             raise CapabilityError(self.lacks, "ncu")
@@ -68,7 +71,7 @@ class Stages:
             assert self.loaded[build.library or ""] == build.variant, "loaded twice"
         return StageResult((), self.outcomes("profile", cases))
 
-    def profile(self, context: Context, cases: Sequence[Case]) -> StageResult:
+    def profile(self, context: Context, cases: Sequence[KernelCall]) -> StageResult:
         self.counted.append("ncu")
         return StageResult((), self.outcomes("profile", cases))
 

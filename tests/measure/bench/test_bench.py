@@ -15,7 +15,7 @@ from flashcore.measure.context import Context, Say, silent
 from flashcore.measure.machine import gpu_choice, toolchain
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.settings import Bench, Settings
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.process import LocalGpu
 from flashcore.model.progress import Step
@@ -65,15 +65,15 @@ def test_the_record_says_which_gpu_timed_what(tmp_path: Path) -> None:
         assert speedup is not None and speedup.number is not None
     gpus = bench.used(TWO, tmp_path, Measured().plus(result, NOTE))
     assert [g.uuid for g in gpus] == ["GPU-a", "GPU-b"] and all(g.spread == 0.002 and not g.remark for g in gpus)
-    shapes = [{c.split("/")[1] for c in g.cases["bench"]} for g in gpus]
+    shapes = [{c.shape for c in g.cases["bench"]} for g in gpus]
     assert shapes[0] | shapes[1] == set(SHAPES) and not shapes[0] & shapes[1] and all(shapes)
-    assert sorted(c for g in gpus for c in g.cases["bench"]) == sorted(c.name for c in CASES)
+    assert sorted(c for g in gpus for c in g.cases["bench"]) == sorted(c.case for c in CASES)
     seen: dict[str, tuple[float | str, ...]] = {
         "bench_sm_clock": (1800.0, 1900.0),
         "bench_temperature": (60.0, 50.0),
         "throttle": ("none", "power_cap"),
     }
-    cases = [c.split("/") for c in gpus[0].cases["bench"][:2]]
+    cases = [(c.variant, c.shape) for c in gpus[0].cases["bench"][:2]]
     timing_facts = [
         factory.fact(n, x, v, shape=s) for n, xs in seen.items() for x, (v, s) in zip(xs, cases, strict=True)
     ]
@@ -99,7 +99,7 @@ def test_what_a_throttled_gpu_timed_is_timed_once_more_elsewhere(
 ) -> None:
     original_run, calls = case_times.run, []
 
-    def run(context: Context, cases: list[Case], folder: Path) -> StageResult:
+    def run(context: Context, cases: list[KernelCall], folder: Path) -> StageResult:
         result = original_run(context, cases, folder)
         hot = {s for s, gpu in bench._shapes(folder).items() if gpu == "GPU-a"}
         calls.append((folder.name, {c.shape for c in cases}, [p.gpu for p in context.workers.places]))
@@ -114,7 +114,7 @@ def test_what_a_throttled_gpu_timed_is_timed_once_more_elsewhere(
     hot = calls[1][1]
     assert calls == [("bench", set(SHAPES), ["GPU-a", "GPU-b"]), ("again", hot, ["GPU-b"])] and 0 < len(hot) < 3
     assert messages == [f"bench: GPU-a throttled: {len(hot)} shapes are timed again on another GPU"]
-    assert sorted(o.case for o in result.outcomes) == sorted(c.name for c in CASES), "each case once"
+    assert sorted(o.case for o in result.outcomes) == sorted(c.case for c in CASES), "each case once"
     assert len(result.samples) == len(CASES)
     assert not [f for f in result.facts if f.name == "throttle" and "thermal" in str(f.value)]
     gpus = bench.used(TWO, tmp_path, Measured().plus(result, NOTE))

@@ -17,9 +17,10 @@ from flashcore.measure.bench.message import CaseTimes, Series, ShapeTimes
 from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.settings import Bench
 from flashcore.measure.workers import inputs, journal
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Limits
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import FirstRound, NoInterval, NotRanked, OtherProcesses
 from flashcore.model.record import CaseOutcome, Facts, Source, StageResult, Subject
@@ -67,37 +68,37 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> tuple[StageResult, list[s
 
 def test_faults_cost_their_own_case_alone(stage: tuple[StageResult, list[str]]) -> None:
     outcomes = {o.case: o for o in stage[0].outcomes}
-    assert {name for name, o in outcomes.items() if o.status == "ok"} == {
+    assert {str(case) for case, o in outcomes.items() if o.status == "ok"} == {
         "right/small", "slower/small", "library/small", "right/wide", "slower/wide"
     }  # fmt: skip
-    assert "invalid configuration argument" in outcomes["raises/small"].reason
-    assert "exit code 9" in outcomes["exits/small"].reason
+    assert "invalid configuration argument" in outcomes[Case("raises", "small")].reason
+    assert "exit code 9" in outcomes[Case("exits", "small")].reason
     # The small shape was to be timed once more, without what took its process along: by then it had hung on the other.
-    assert outcomes["hangs_late/wide"].reason.startswith("no answer within 15 s")
-    assert outcomes["hangs_late/small"].status == "skipped"
-    assert outcomes["hangs_late/small"].reason.startswith("skipped: hung on wide: no answer within 15 s")
+    assert outcomes[Case("hangs_late", "wide")].reason.startswith("no answer within 15 s")
+    assert outcomes[Case("hangs_late", "small")].status == "skipped"
+    assert outcomes[Case("hangs_late", "small")].reason.startswith("skipped: hung on wide: no answer within 15 s")
     assert all(o.stage == "bench" for o in outcomes.values())
 
 
 def test_progress_is_a_line_a_case(stage: tuple[StageResult, list[str]]) -> None:
     result, lines = stage
     listed = [line.split(" ", 2)[2] for line in lines]  # after "bench 3/9"
-    assert sorted(line.partition(":")[0] for line in listed) == sorted(o.case for o in result.outcomes)
+    assert sorted(line.partition(":")[0] for line in listed) == sorted(str(o.case) for o in result.outcomes)
     assert any(line.startswith("right/wide: isolated ") for line in listed)
 
 
 def test_samples_are_kept_by_case_and_mode(stage: tuple[StageResult, list[str]]) -> None:
     samples = stage[0].samples
     assert len(samples) == 5 * 4
-    assert all(len(v) >= (12 if k.endswith("/isolated") else 10) for k, v in samples.items()), "fewer if not ranked"
+    assert all(len(v) >= (12 if k[1] == "isolated" else 10) for k, v in samples.items()), "fewer if not ranked"
     assert all(len(v) <= 20 and min(v) > 0 for v in samples.values())
-    assert "right/small/back_to_back" in samples
+    assert (Case("right", "small"), "back_to_back") in samples
 
 
 def test_facts_of_a_case(stage: tuple[StageResult, list[str]]) -> None:
     facts = Facts(stage[0].facts)
     subject = Subject("right", shape="small")
-    samples = stage[0].samples["right/small/isolated"]
+    samples = stage[0].samples[Case("right", "small"), "isolated"]
     assert facts.number("isolated_p50", subject) == pytest.approx(statistics.median(samples))
     assert facts.number("isolated_samples", subject) == len(samples)
     # A back-to-back sample is the mean of many calls.
@@ -111,7 +112,7 @@ def test_facts_of_a_case(stage: tuple[StageResult, list[str]]) -> None:
     low, high = (facts.number(f"speedup_vs_baseline_{end}", subject) for end in ("low", "high"))
     assert speedup is not None and low is not None and high is not None
     # Of whatever was measured: on a busy machine four calls may well take as long as one.
-    medians = [statistics.median(stage[0].samples[f"{v}/small/isolated"]) for v in ("slower", "right")]
+    medians = [statistics.median(stage[0].samples[Case(v, "small"), "isolated"]) for v in ("slower", "right")]
     assert low <= speedup <= high and speedup == pytest.approx(medians[0] / medians[1])
     assert facts.number("speedup_vs_baseline", Subject("slower", shape="small")) == 1.0
     peer = facts.get("speedup_vs_peer", subject)
@@ -123,7 +124,7 @@ def test_facts_of_a_case(stage: tuple[StageResult, list[str]]) -> None:
 
 
 def settled(
-    cases: Sequence[Case],
+    cases: Sequence[KernelCall],
     times: Mapping[str, dict[str, Any]],
     empty: Series | None = None,
     state: Mapping[str, Any] | None = None,
@@ -139,7 +140,9 @@ def settled(
     return [*case_times.settle(journal.Result("small", "ok", data=data), cases).values()]
 
 
-def facts_of(cases: Sequence[Case], outcomes: Sequence[case_times.Measured | CaseOutcome], baseline: str) -> Facts:
+def facts_of(
+    cases: Sequence[KernelCall], outcomes: Sequence[case_times.Measured | CaseOutcome], baseline: str
+) -> Facts:
     measured = [o for o in outcomes if isinstance(o, case_times.Measured)]
     assert len(measured) == len(cases)
     return Facts(case_times._group_facts(measured, baseline))
@@ -245,10 +248,10 @@ def test_samples_of_void_times_are_kept_as_measured(void: str, tmp_path: Path, m
     settings = Bench(samples=12, max_samples=20, modes=("isolated",), limits=Limits(time_limit=60.0))
     context = stages.context(tmp_path, "right", bench=settings)
     result = case_times.run(context, [case("right"), case("slower")], tmp_path)
-    assert {key: len(times) for key, times in result.raw_samples.items()} == {
+    assert {f"{case}/{mode}": len(times) for (case, mode), times in result.raw_samples.items()} == {
         "right/small/isolated": 20, "slower/small/isolated": 20
     }  # fmt: skip
-    assert result.samples.keys() == {"slower/small/isolated"}
+    assert result.samples.keys() == {(Case("slower", "small"), "isolated")}
     causes = [o.cause for o in result.outcomes if o.variant == "right"] + [
         f.cause for f in result.facts if (f.subject.variant, f.name) == ("right", "isolated_p50")
     ]

@@ -13,7 +13,7 @@ from flashcore.measure.bench import case_times, proof, rotation
 from flashcore.measure.bench.timing import timer_for
 from flashcore.measure.settings import Bench
 from flashcore.measure.workers.guarded import Outputs
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.model.record import StageResult
 from tests import stages, update_cases
@@ -29,7 +29,7 @@ LAZY = {
 }
 
 
-def timed(folder: Path, cases: list[Case]) -> StageResult:
+def timed(folder: Path, cases: list[KernelCall]) -> StageResult:
     return case_times.run(stages.context(folder, "right", bench=Bench(samples=12, max_samples=20)), cases, folder)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from flashcore.measure.bench import time_pairs
 from flashcore.measure.bench.time_pairs import Contest, Lost, order
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.measure.workers.pool import Pool
 from tests import update_cases
 from tests.conftest import ROOT, Built
@@ -125,10 +125,10 @@ def test_without_a_gpu_it_says_what_is_missing(tmp_path: Path) -> None:
 
 LOAD = """
 import json, sys
-from flashcore.measure.workers.kernel_call import Caller, Case
+from flashcore.measure.workers.kernel_call import Caller, KernelCall
 import torch
 for text in sys.argv[1:]:
-    case = Case.from_json(json.loads(text))
+    case = KernelCall.from_json(json.loads(text))
     print(Caller(case, device="cpu").target)
 print(hasattr(torch.ops.flashcore_toy, "plain"))
 """
@@ -143,7 +143,7 @@ def test_one_variant_is_loaded_as_several_builds(toy: Built, tmp_path: Path) -> 
     other = copied(library, tmp_path)
     assert copied(library, tmp_path) == other != library and copied(None, tmp_path) is None
     cases = [
-        Case(
+        KernelCall(
             variant=f"plain@{build}", shape="small", suite="toy", root=str(Path(toy.suite.root).resolve()),
             problem_file=problem.file, params={"N": 4096}, arguments=problem.arguments, library=path, callable=None,
             tolerance="rounded_once", seeds=(0,), flop=None,
@@ -151,7 +151,7 @@ def test_one_variant_is_loaded_as_several_builds(toy: Built, tmp_path: Path) -> 
         for build, path in (("before", library), ("again", other))
     ]  # fmt: skip
     assert cases[0].name == "plain@before/small"
-    assert Case.from_json(json.loads(json.dumps(cases[0].to_json()))) == cases[0]
+    assert KernelCall.from_json(json.loads(json.dumps(cases[0].to_json()))) == cases[0]
     words = [json.dumps(c.to_json()) for c in cases]
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", LOAD, *words], cwd=ROOT, capture_output=True, text=True, check=False,

@@ -13,7 +13,7 @@ from flashcore.errors import UsageError
 from flashcore.measure.check import check, child
 from flashcore.measure.settings import Check
 from flashcore.measure.workers.journal import Journal, Result, Task
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Limits
 from flashcore.model.causes import Message, NotFinite, WrongAnswer, WrongElements, as_json, from_json
@@ -72,7 +72,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> tuple[StageResult, list[
 
 
 def outcome(result: StageResult, name: str) -> CaseOutcome:
-    return next(o for o in result.outcomes if o.case == name)
+    return next(o for o in result.outcomes if str(o.case) == name)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_facts(result: tuple[StageResult, list[str]]) -> None:
 def test_progress_is_a_line_a_case(result: tuple[StageResult, list[str]]) -> None:
     actual, lines = result
     listed = [line.split(" ", 2)[2] for line in lines]  # after "check 3/28"
-    assert sorted(line.partition(":")[0] for line in listed) == sorted(o.case for o in actual.outcomes)
+    assert sorted(line.partition(":")[0] for line in listed) == sorted(str(o.case) for o in actual.outcomes)
     assert any(line.startswith("right/small: right") for line in listed)
 
 
@@ -171,7 +171,7 @@ def test_an_operator_that_was_found_right_is_not_asked_again(tmp_path: Path, mon
     monkeypatch.setattr(Pool, "run", ran)
     cases = [replace(case("right", s), operator="same code", library="r.so", callable=None) for s in ("small", "wide")]
 
-    def seen(cases: list[Case], opcheck: bool = True, device: str = "cpu") -> list[str]:
+    def seen(cases: list[KernelCall], opcheck: bool = True, device: str = "cpu") -> list[str]:
         requested.clear()
         context = stages.context(tmp_path, check=Check(opcheck=opcheck), device=device)
         check.run(context, cases)
@@ -252,7 +252,7 @@ UPDATE_RIGHT = ("right/small", "strict/small", "ignores_bias/small", "right/bias
 
 @pytest.fixture(scope="module")
 def updates(tmp_path_factory: pytest.TempPathFactory) -> StageResult:
-    def made(name: str) -> Case:
+    def made(name: str) -> KernelCall:
         variant, _, shape = name.partition("/")
         return update_cases.case(
             variant, shape, bias=shape == "biased", peer=variant in ("in_place", "apart", "no_beta")

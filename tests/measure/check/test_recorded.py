@@ -18,7 +18,8 @@ from flashcore.measure.gpu_stages import measure
 from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.settings import Settings
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
+from flashcore.model.case import Case
 from flashcore.model.record import Built, CaseOutcome, Environment, Record, StageResult
 from flashcore.model.suite import Cuda, Where
 from flashcore.pipeline.opening import open_context
@@ -56,12 +57,12 @@ def test_a_reference_checked_in_an_earlier_run_is_not_checked_again(
     context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked = recorded.already_checked(context, [record_of(context)])
-    assert checked == {f"{v.name}/{s.name}" for v, s in context.cases("check") if v.is_reference}
-    seen: dict[str, list[str]] = {}
+    assert checked == {Case(v.name, s.name) for v, s in context.cases("check") if v.is_reference}
+    seen: dict[str, list[Case]] = {}
 
-    def ran(stage: str) -> Callable[[Context, list[Case]], StageResult]:
-        def run(_: Context, cases: list[Case]) -> StageResult:
-            seen[stage] = [c.name for c in cases]
+    def ran(stage: str) -> Callable[[Context, list[KernelCall]], StageResult]:
+        def run(_: Context, cases: list[KernelCall]) -> StageResult:
+            seen[stage] = [c.case for c in cases]
             return StageResult((), ())
 
         return run
@@ -71,7 +72,7 @@ def test_a_reference_checked_in_an_earlier_run_is_not_checked_again(
     messages: list[str] = []
     measure(replace(context, folder=tmp_path, say=messages.append), checked)
     assert not checked & set(seen["check"]) and checked & set(seen["bench"]) == checked & {
-        f"{v.name}/{s.name}" for v, s in context.cases("bench")
+        Case(v.name, s.name) for v, s in context.cases("bench")
     }
     assert any(f"{len(checked)} checked in an earlier run" in line for line in messages)
 

@@ -9,7 +9,7 @@ import pytest
 
 from flashcore.measure.profile import child
 from flashcore.measure.workers.journal import Journal, Task
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 
 PROBLEM = """
 KINDS = ("normal",)
@@ -47,7 +47,7 @@ def test_the_target_calls_once_to_warm_up_and_once_in_its_range(
 
     monkeypatch.setattr(nvtx, "annotate", Range)
     (tmp_path / "peers.py").write_text("def peer(n):\n    peer.log.append(n)\n    return (n,)\n")
-    toy = Case(
+    toy = KernelCall(
         variant="p", shape="s", suite="toy", root=str(tmp_path), problem_file="problem.py", params={"S": 8},
         arguments=(), library=None, callable="peers.py:peer", tolerance="exact", seeds=(0,), flop=None,
     )  # fmt: skip

@@ -68,7 +68,7 @@ def calls(tmp_path: Path) -> Callable[[], list[list[str]]]:
 
 
 def outcomes(result: StageResult) -> dict[str, CaseOutcome]:
-    return {o.case: o for o in result.outcomes}
+    return {str(o.case): o for o in result.outcomes}
 
 
 def fact(result: StageResult, name: str, case_name: str) -> Fact:
@@ -218,7 +218,7 @@ def test_peers_are_profiled_last(run: Run, tmp_path: Path) -> None:
     (tasks,) = (tmp_path / "profile").rglob("tasks-*.json")
     order = [t["name"] for t in json.loads(tasks.read_text())["tasks"]]
     assert order == [NAMES[i] for i in (1, 3, 4, 0, 2)]
-    assert [o.case for o in result.outcomes] == list(NAMES)
+    assert [str(o.case) for o in result.outcomes] == list(NAMES)
 
 
 def test_called_again_nothing_runs_and_the_facts_are_the_same(run: Run, calls: Callable[[], list[list[str]]]) -> None:

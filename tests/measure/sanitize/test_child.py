@@ -9,7 +9,7 @@ import pytest
 from flashcore.measure.sanitize import child
 from flashcore.measure.workers import kernel_call
 from flashcore.measure.workers.journal import Journal, Task
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.model.suite import Argument
 
 
@@ -26,7 +26,7 @@ def test_the_child_calls_a_case_with_outputs_of_just_their_size(
     )
     monkeypatch.setattr(kernel_call, "operator", lambda *_: lambda x, out: seen.append(out))
     arguments = (Argument("x", "tensor", False, ("N",), "float32"), Argument("out", "tensor", True, ("N",), "float16"))
-    made = Case(
+    made = KernelCall(
         variant="v", shape="s", suite="toy", root=str(tmp_path), problem_file="problem.py", params={"N": 5},
         arguments=arguments, library="none.so", callable=None, tolerance="exact", seeds=(0,), flop=None,
     )  # fmt: skip

@@ -21,7 +21,7 @@ from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.sanitize import sanitize
 from flashcore.measure.sanitize.sanitize import Report, parse
 from flashcore.measure.settings import Sanitize, Settings
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.model.causes import NotSanitized
 from flashcore.model.record import Built, CaseOutcome, Facts, Measured, Source, StageResult, Subject
 from tests import factory, stages
@@ -31,9 +31,9 @@ STANDIN = TESTS / "standins" / "compute-sanitizer"
 NAMES: tuple[str, ...] = ("v0/s65", "v1/s65", "v2/s65", "v3/s65")
 
 
-def case(name: str) -> Case:
+def case(name: str) -> KernelCall:
     variant, _, shape = name.partition("/")
-    return Case(
+    return KernelCall(
         variant=variant, shape=shape, suite="toy", root="/nowhere", problem_file="problem.py", params={"S": 65},
         arguments=(), library=None, callable=None, tolerance="exact", seeds=(0,), flop=None,
     )  # fmt: skip
@@ -78,7 +78,7 @@ def _subject(name: str) -> tuple[str, None, str]:
 
 
 def outcomes(result: StageResult) -> dict[str, CaseOutcome]:
-    return {o.case: o for o in result.outcomes}
+    return {str(o.case): o for o in result.outcomes}
 
 
 Calls = Callable[[], list[tuple[str, list[str]]]]
@@ -198,7 +198,7 @@ def measured(
 ) -> Measured:
     """A job's GPU stages, on a machine whose tools are all stood in for."""
 
-    def ran(_: Context, cases: list[Case]) -> StageResult:
+    def ran(_: Context, cases: list[KernelCall]) -> StageResult:
         seen.extend(c.name for c in cases)
         return StageResult((), tuple(CaseOutcome(c.variant, c.shape, "sanitize", "ok") for c in cases))
 

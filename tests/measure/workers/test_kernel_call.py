@@ -18,20 +18,20 @@ import torch
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.measure.machine import python_process
 from flashcore.measure.workers import kernel_call
-from flashcore.measure.workers.kernel_call import Caller, Case
+from flashcore.measure.workers.kernel_call import Caller, KernelCall
 from tests import update_cases
 from tests.softmax_cases import case
 
 
 def test_case_survives_json() -> None:
     one = case("right")
-    assert Case.from_json(one.to_json()) == one
+    assert KernelCall.from_json(one.to_json()) == one
 
 
 LAUNCH = {"code": "c0de", "grid": [4, 1, 1], "arguments": ["x", "out"]}
 
 
-def traced(calls: Any, root: Path) -> Case:
+def traced(calls: Any, root: Path) -> KernelCall:
     """A callable that writes its argument times ``FACTOR``, compiled to make these launches."""
     (root / "twice.py").write_text("def twice(x, out, scale, FACTOR):\n    out.copy_(x * FACTOR)\n", encoding="utf-8")
     config = {"FACTOR": 3}
@@ -67,7 +67,7 @@ def test_the_first_call_is_held_to_what_was_compiled(
     monkeypatch.setenv("TRITON_CACHE_AUTOTUNING", "1")
     CALLS.clear()
     one = traced(([LAUNCH],), tmp_path)
-    assert not one.is_reference and Case.from_json(one.to_json()) == one
+    assert not one.is_reference and KernelCall.from_json(one.to_json()) == one
     caller = Caller(one, ModuleType("problem"), "cpu")
     x, outputs = torch.ones(6, 37), caller.outputs()
     for _ in range(2):
@@ -77,7 +77,7 @@ def test_the_first_call_is_held_to_what_was_compiled(
     assert torch.equal(outputs["out"], torch.full_like(outputs["out"], 3))
 
 
-def target(case: Case) -> Callable[..., None]:
+def target(case: KernelCall) -> Callable[..., None]:
     """As of a launcher's module."""
     return lambda x, out, scale: out.copy_(x * case.launcher["factor"])
 
@@ -86,7 +86,7 @@ def test_a_launcher_is_called_in_place_of_the_host_code(tmp_path: Path) -> None:
     one = traced(([LAUNCH],), tmp_path)
     one = dataclasses.replace(one, launcher={"target": f"{__name__}:target", "factor": 5})
     CALLS.clear()
-    caller = Caller(Case.from_json(one.to_json()), ModuleType("problem"), "cpu")
+    caller = Caller(KernelCall.from_json(one.to_json()), ModuleType("problem"), "cpu")
     x, outputs = torch.ones(6, 37), caller.outputs()
     caller.call({"x": x, "scale": 1.0}, outputs)
     assert torch.equal(outputs["out"], torch.full_like(outputs["out"], 5)) and not CALLS
@@ -150,7 +150,7 @@ def test_each_call_starts_from_what_the_inputs_hold_and_leaves_them_alone() -> N
         caller.call(inputs, outputs)
         assert torch.equal(outputs["c"], torch.full((5, 7), 15.0))
     assert torch.equal(inputs["c"], torch.ones(5, 7))
-    assert Case.from_json(caller.case.to_json()) == caller.case
+    assert KernelCall.from_json(caller.case.to_json()) == caller.case
 
 
 def test_a_child_that_leaves_at_once_loses_nothing_that_was_printed(tmp_path: Path) -> None:

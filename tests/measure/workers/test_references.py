@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from flashcore.errors import UsageError
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.measure.workers.references import References
 from flashcore.model.suite import Argument
 
 torch = pytest.importorskip("torch")
 OUT = Argument("out", "tensor", True, ("N",), "float16")
-CASE = Case(
+CASE = KernelCall(
     variant="v", shape="s", suite="toy", root="root", problem_file="problem.py", params={"N": 2}, arguments=(OUT,),
     library=None, callable=None, tolerance="exact", seeds=(0,), flop=1.0,
 )  # fmt: skip

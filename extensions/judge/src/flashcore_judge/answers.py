@@ -22,7 +22,7 @@ from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.measure.machine import python_process
 from flashcore.measure.workers.guarded import Outputs
 from flashcore.measure.workers.inputs import make_inputs_once
-from flashcore.measure.workers.kernel_call import Case, initial
+from flashcore.measure.workers.kernel_call import KernelCall, initial
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.measure.workers.references import References
 from flashcore_judge.launcher.program import Launcher
@@ -47,7 +47,7 @@ class Answers:
             (Launcher(command, folder, _LIMIT_S, environment), ThreadPoolExecutor(1)) for _ in range(count)
         ]
 
-    def ask(self, case: Case, tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def ask(self, case: KernelCall, tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Each task with its answer; those with the same number are one process's.
 
         Raises:
@@ -77,7 +77,7 @@ def main() -> None:
     for line in sys.stdin:
         try:
             task = json.loads(line)
-            case = Case.from_json(task["case"])
+            case = KernelCall.from_json(task["case"])
             problem = load_problem(case.root, case.problem_file)
             mix(problem)
             answer = {"event": "answer", **{"make": make, "judge": judge}[task["task"]](case, problem, task, device)}
@@ -117,7 +117,7 @@ def _part(dice: random.Random, size: int) -> slice:
     return slice(start, start + count)
 
 
-def make(case: Case, problem: Any, task: Mapping[str, Any], device: str) -> dict[str, Any]:
+def make(case: KernelCall, problem: Any, task: Mapping[str, Any], device: str) -> dict[str, Any]:
     """Writes the inputs; returns the operator's numbers."""
     import torch
 
@@ -131,7 +131,7 @@ def make(case: Case, problem: Any, task: Mapping[str, Any], device: str) -> dict
     return {"scalars": {name: value for name, value in inputs.items() if isinstance(value, int | float)}}
 
 
-def judge(case: Case, problem: Any, task: Mapping[str, Any], device: str) -> dict[str, Any]:
+def judge(case: KernelCall, problem: Any, task: Mapping[str, Any], device: str) -> dict[str, Any]:
     """Complaints about the outputs in ``file``, which are removed."""
     import torch
 

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from pydantic import Field, ValidationError
 
 from flashcore.errors import UsageError
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.suites import expressions, parts
 from flashcore.suites.schema import Form, Name, Text
 from flashcore_judge.launcher.plan import Launch, Plan, Tensor, Word, tensors_of
@@ -139,7 +139,7 @@ def validated(form: type[_Form], data: bytes | dict[str, Any], what: str) -> _Fo
         raise UsageError(f"{what}: {place}: {first['msg']}, found {untrusted(first['input'])}") from None
 
 
-def plan(case: Case, given: Launches, scalars: Mapping[str, Any]) -> Plan:
+def plan(case: KernelCall, given: Launches, scalars: Mapping[str, Any]) -> Plan:
     """The plan on a case. Tensors are the suite's; the candidate adds only workspaces and launches.
 
     Args:

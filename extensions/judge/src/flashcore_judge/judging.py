@@ -21,7 +21,7 @@ from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.explain import roofline
 from flashcore.measure.context import Say
 from flashcore.measure.machine import gpu_choice
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.measure.workers.problem_file import all_kinds, load_problem, work_of
 from flashcore.model.groups import grouped, picked
 from flashcore.model.suite import Shape, Suite
@@ -44,7 +44,7 @@ _SPARE = 1 + PROCESSES + 1
 _JUDGED, _JUDGED_OF_SHAPE = 96, 12
 _DICE = secrets.SystemRandom()
 #: A shape, its inputs (each with its ``seed`` and ``kind``), and what ran on them.
-_Run = tuple[Case, Sequence[Mapping[str, Any]], Trials]
+_Run = tuple[KernelCall, Sequence[Mapping[str, Any]], Trials]
 #: A time this far below its floor is not a kernel's.
 _BELOW = 0.97
 #: Resources that bound no call of a mode: inputs may be in L2.
@@ -203,7 +203,7 @@ class _Judge:
             CapabilityError: the suite or the machine is at fault, or the time is up.
         """
         one, form = self._one, self._one.form
-        case = Case.of(self.suite, form.problem, shape, variant="candidate", tolerance=form.tolerance)
+        case = KernelCall.of(self.suite, form.problem, shape, variant="candidate", tolerance=form.tolerance)
         kinds = _kinds(case, shape, stage, _PER_SAMPLE if form.deterministic else 1)
         tasks = [
             {"task": "make", "seed": _DICE.randrange(1 << 31), "kind": kind, "number": number}
@@ -232,7 +232,7 @@ class _Judge:
         return case, inputs, trials
 
     def _rival(
-        self, process: Process, case: Case, scalars: Mapping[str, Any], contents: Sequence[int]
+        self, process: Process, case: KernelCall, scalars: Mapping[str, Any], contents: Sequence[int]
     ) -> Player | None:
         """The suite's baseline, to be timed in turns with a candidate."""
         rival = self._verdict.rival = self._verdict.rival or {"name": self.suite.baseline, "lacking": ""}
@@ -242,7 +242,7 @@ class _Judge:
             rival["lacking"] = untrusted(error, 300)
             return None
 
-    def _wrong(self, case: Case, inputs: Sequence[Mapping[str, Any]], run: Trials) -> list[str]:
+    def _wrong(self, case: KernelCall, inputs: Sequence[Mapping[str, Any]], run: Trials) -> list[str]:
         """What is wrong on a shape, whose part it adds to the verdict."""
         tasks = [{**inputs[content], "task": "judge", "file": file} for content, file in run.outputs]
         right = {task["kind"]: list[str]() for task in tasks}
@@ -270,7 +270,7 @@ class _Judge:
         return [f"{case.shape}: {text}" for text in dict.fromkeys([*run.reasons, *wrong])]
 
 
-def _kinds(case: Case, shape: Shape, stage: str, most: int) -> list[str]:
+def _kinds(case: KernelCall, shape: Shape, stage: str, most: int) -> list[str]:
     """The kind of each input of a stage, as drawn; of a sample at most so many."""
     problem = load_problem(case.root, case.problem_file)
     kinds = all_kinds(problem)

@@ -20,7 +20,7 @@ from flashcore.errors import FlashcoreError
 from flashcore.measure.cases import child_cases
 from flashcore.measure.machine import python_process
 from flashcore.measure.settings import Settings
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.measure.workers.problem_file import all_kinds, load_problem
 from flashcore.model.record import Artifact
 from flashcore.pipeline.opening import open_context
@@ -57,7 +57,7 @@ def _planned(root: str, name: str, arch: str, *shapes: str) -> dict[str, Any]:
     return {"shapes": launches, "cubins": cubins}
 
 
-def _numbers(case: Case) -> list[dict[str, Any]]:
+def _numbers(case: KernelCall) -> list[dict[str, Any]]:
     """The operator's numbers that only its inputs decide, of each kind of input that has others."""
     wanted = {a.name for a in case.arguments if a.kind != "tensor" and a.default is None and a.name not in case.params}
     if not wanted:
@@ -69,7 +69,7 @@ def _numbers(case: Case) -> list[dict[str, Any]]:
     return [*{json.dumps(each): each for each in numbers}.values()]
 
 
-def _launches(case: Case, numbers: Mapping[str, Any], artifact: Artifact, folder: Path) -> dict[str, Any]:
+def _launches(case: KernelCall, numbers: Mapping[str, Any], artifact: Artifact, folder: Path) -> dict[str, Any]:
     plan = cuda_source.planned(case, dict(numbers), artifact, folder) if case.library else planned.planned(case, folder)
     workspaces = {name: t.sizes[0] for name, t in plan.tensors.items() if t.role == "workspace"}
     return {"launches": plan.model_dump()["launches"], "workspaces": workspaces, "numbers": numbers}

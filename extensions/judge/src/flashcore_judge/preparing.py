@@ -19,7 +19,7 @@ from pydantic import Base64Bytes, Field
 
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.measure.machine import python_process
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.model.groups import picked
 from flashcore.model.suite import Shape, Suite
 from flashcore.suites import load, parts
@@ -40,7 +40,7 @@ class Planned(Form):
     shapes: ByShape
     cubins: dict[Word, Base64Bytes] = Field(max_length=256)
 
-    def runnable(self, case: Case, scalars: Mapping[str, Any]) -> Runnable:
+    def runnable(self, case: KernelCall, scalars: Mapping[str, Any]) -> Runnable:
         """Those on a case for these numbers of the operator.
 
         Raises:
@@ -97,7 +97,7 @@ def prepared(verdict: Verdict, suite: Suite, arch: str, source: Path, folder: Pa
     for shape in shapes:
         if not (every := plans.shapes.get(shape.name)):
             raise UsageError(f"launches: expected some on {shape.name}, found none")
-        case = Case.of(suite, form.problem, shape, variant=NAME, tolerance=form.tolerance)
+        case = KernelCall.of(suite, form.problem, shape, variant=NAME, tolerance=form.tolerance)
         for given in every:
             if time.monotonic() > until:
                 raise CapabilityError("its launches took longer than its limit", "give it more with --limit")

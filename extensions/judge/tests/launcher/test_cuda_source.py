@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from flashcore.errors import FlashcoreError
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore_judge.launcher import cuda_source, program
 from flashcore_judge.launcher.cuda_source import _argument
 from flashcore_judge.launcher.plan import Plan
 from tests.conftest import TOY, Built, compile_one
 
 
-def case(built: Built, variant: str, shape: str) -> Case:
+def case(built: Built, variant: str, shape: str) -> KernelCall:
     problem = built.suite.problems[built.suite.variants[variant].problem]
-    return Case(
+    return KernelCall(
         variant=variant,
         shape=shape,
         suite=built.suite.name,

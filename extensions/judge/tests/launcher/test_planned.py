@@ -12,7 +12,7 @@ import pytest
 
 from flashcore.errors import FlashcoreError
 from flashcore.measure.machine.toolchain import Nvcc
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.model.record import Launch, Plan
 from flashcore.model.suite import Argument
 from flashcore.records import lookup, store
@@ -36,8 +36,8 @@ def kernel(compiler: Nvcc, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def case(kernel: Path) -> Callable[..., Case]:
-    def case(arguments: list[str], workspace: int) -> Case:
+def case(kernel: Path) -> Callable[..., KernelCall]:
+    def case(arguments: list[str], workspace: int) -> KernelCall:
         tensors = tuple(Argument(name, "tensor", name == "out", ("N",), "float32") for name in ("x", "out"))
         launch = Launch("one<n=8>", (10, 2, 1), (64, 1, 1), (2, 1, 1), 99, True, False)
         launcher = {"cubins": {"one<n=8>": str(kernel)}, "plan": asdict(Plan("v", "s", (launch,), workspace))}
@@ -47,7 +47,7 @@ def case(kernel: Path) -> Callable[..., Case]:
     return case
 
 
-def test_a_recorded_launch_is_a_plan(case: Callable[..., Case], tmp_path: Path) -> None:
+def test_a_recorded_launch_is_a_plan(case: Callable[..., KernelCall], tmp_path: Path) -> None:
     recorded = case(["x", "out", "3", "0.5", "-1"], 4096)
     plan = planned.planned(recorded, tmp_path)
     (launch,) = plan.launches
@@ -63,7 +63,7 @@ def test_a_recorded_launch_is_a_plan(case: Callable[..., Case], tmp_path: Path) 
 
 
 def test_an_address_that_is_not_used_is_zero_and_a_workspace_has_its_name(
-    case: Callable[..., Case], tmp_path: Path
+    case: Callable[..., KernelCall], tmp_path: Path
 ) -> None:
     plan = planned.planned(case(["None", "out", "3", "0.5", "-1"], 0), tmp_path)
     assert [*plan.tensors] == ["x", "out"]
@@ -73,7 +73,7 @@ def test_an_address_that_is_not_used_is_zero_and_a_workspace_has_its_name(
 
 
 @pytest.mark.parametrize("text", ["TensorDescriptor(x)", "'text'", "[1]", "4294967296"])
-def test_what_no_plan_has_is_refused(case: Callable[..., Case], tmp_path: Path, text: str) -> None:
+def test_what_no_plan_has_is_refused(case: Callable[..., KernelCall], tmp_path: Path, text: str) -> None:
     with pytest.raises(FlashcoreError, match="expected a tensor or a number of 4 bytes"):
         planned.planned(case(["x", "out", text, "0.5", "-1"], 0), tmp_path)
 

@@ -27,7 +27,7 @@ from flashcore.measure.bench.racing import Race
 from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.bench.timing import timer_for
 from flashcore.measure.workers.journal import Journal, Task
-from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, serve
+from flashcore.measure.workers.kernel_call import Caller, KernelCall, is_poisoned, serve
 
 #: Samples of the cases that are left: the more if a dispatcher takes more than this multiple of the fastest's time.
 #: Of 334 dispatchers that ran the fastest variant's kernel, 7 took 1.02 to 1.08 times that variant's time (H100).
@@ -52,7 +52,7 @@ class Entrant:
     A choice is neither a reference nor a dispatcher. If it ``is_late``, its last look has a part of the host's time.
     """
 
-    def __init__(self, case: Case, sets: Sets, device: str, is_dispatcher: bool) -> None:
+    def __init__(self, case: KernelCall, sets: Sets, device: str, is_dispatcher: bool) -> None:
         self.name = case.variant
         self.is_dispatcher, self.is_choice = is_dispatcher, not (is_dispatcher or case.is_reference)
         caller = Caller(case, device=device)
@@ -111,7 +111,7 @@ def perform(task: Task, log: Journal, dispatchers: Sequence[str] = ()) -> dict[s
     device, (mode,) = task.payload["device"], task.payload["modes"]
     near, far = list[Entrant](), dict[str, Entrant]()
 
-    def choose(cases: Sequence[Case], sets: Sets) -> tuple[Sequence[Case], StopRule, Race]:
+    def choose(cases: Sequence[KernelCall], sets: Sets) -> tuple[Sequence[KernelCall], StopRule, Race]:
         for case in cases:
             log.step(task.name, "first look", case.variant)
             try:

@@ -15,6 +15,7 @@ from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import case_bounds
 from flashcore.explain.rows import Row
 from flashcore.gate.judge import Verdict
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FactSpec, Kind
 from flashcore.model.causes import Cause, Message, NotTimed
 from flashcore.model.gate_policy import AS_PLANNED
@@ -44,7 +45,7 @@ class Spot:
             over the fastest choice's time; ``over_reference``, that over the fastest reference's. NaN without times.
     """
 
-    def __init__(self, row: Row, table: Mapping[str, Any], shares: Mapping[str, float]) -> None:
+    def __init__(self, row: Row, table: Mapping[str, Any], shares: Mapping[Case, float]) -> None:
         self.name, self.shape, self.references = row.name, row.shape, row.references
         self.weight = table["points"][row.name]
         self.params = {"problem": self.shape.problem, **self.shape.params}
@@ -59,7 +60,7 @@ class Spot:
         self.figures = {
             "margin": second / least,
             "dispatched": value,
-            "share": shares.get(f"{self.best}/{row.name}", math.nan),
+            "share": shares.get(Case(self.best, row.name), math.nan),
             "over_reference": least / next(iter(self.references.values()), math.nan),
         }
 
@@ -143,6 +144,6 @@ def verdicts(record: Record, others: Sequence[Verdict]) -> Sequence[Verdict]:
         regions = Regions(record)
     except UsageError:
         return others
-    refused = {f"{plan.variant}/{plan.shape}" for plan in record.plans if not plan.can_run and not plan.failed}
+    refused = {Case(plan.variant, plan.shape) for plan in record.plans if not plan.can_run and not plan.failed}
     judged = (v for v in others if v.budget != AS_PLANNED or v.subject.case not in refused)
     return [*judged, *regions.verdicts]

@@ -178,7 +178,7 @@ def _floor(series: Series, places: Sequence[Path]) -> float | None:
         bounds = roofline.case_bounds(_record(tuple(places), series.points[-1].run))
     except FlashcoreError:
         return None
-    return next((b.floor.us for b in bounds if b.floor and b.subject.case == series.case), None)
+    return next((b.floor.us for b in bounds if b.floor and str(b.subject.case) == series.case), None)
 
 
 @functools.cache

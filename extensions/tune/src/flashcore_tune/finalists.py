@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flashcore.errors import FlashcoreError
+from flashcore.model.case import Case
 from flashcore.model.files import write_atomically
 from flashcore.model.intervals import Ratio, ratio
 from flashcore.model.record import Record
@@ -104,7 +105,7 @@ def finals(record: Record, grid: Grid, entrants: Shortlist, modes: Mapping[str, 
 
     def final(index: int, shape: str, mode: str) -> Final:
         name = grid.name(index)
-        before, after = (record.samples.get(f"{v}/{shape}/{mode}", ()) for v in (reference, name))
+        before, after = (record.samples.get((Case(v, shape), mode), ()) for v in (reference, name))
         if name in failed or not before or not after:
             return Final(index, shape, reference, reason=failed.get(name, "the timing is void"))
         return Final(index, shape, reference, ratio(before, after))

@@ -163,7 +163,7 @@ def _timed(
         contests = [time_pairs.Contest.of(p.case, b, a, folder) for p, b, a in zip(pairs, old, new, strict=True)]
         job = replace(after.job, workers=workers, folder=folder, device=options.device)
         wrong = _wrong(pairs, contests, job, options.revision)
-        names = {row.subject.case for row in wrong}
+        names = {str(row.subject.case) for row in wrong}
         timings = time_pairs.run(
             [c for c in contests if c.name not in names],
             folder / "turns",

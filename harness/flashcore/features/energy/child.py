@@ -17,7 +17,7 @@ from flashcore.measure.bench.timing import timer_for
 from flashcore.measure.machine import python_process
 from flashcore.measure.machine.gpu import Nvml
 from flashcore.measure.workers.journal import Journal, Task
-from flashcore.measure.workers.kernel_call import Caller, Case, serve
+from flashcore.measure.workers.kernel_call import Caller, KernelCall, serve
 
 if TYPE_CHECKING:
     from flashcore.measure.bench.timing import Timed
@@ -115,7 +115,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
         OSError: NVML is missing.
         FlashcoreError: the calls write their inputs.
     """
-    case, device = Case.from_json(task.payload["case"]), task.payload["device"]
+    case, device = KernelCall.from_json(task.payload["case"]), task.payload["device"]
     caller, timer = Caller(case, device=device), timer_for(device)
     rotation = Rotation(timer, case, caller.problem, device)
     if rotation.restored:
@@ -134,7 +134,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
 def energy(case: dict[str, Any], device: str, log: Journal) -> tuple[float | None, str]:
     """The energy of a case's call (mJ), or why there is none."""
     readings = perform(Task("energy", {"case": case, "device": device}), log)
-    fact = next(f for f in facts(Case.from_json(case).subject, None, readings) if f.name == "energy")
+    fact = next(f for f in facts(KernelCall.from_json(case).subject, None, readings) if f.name == "energy")
     return fact.number, fact.note
 
 

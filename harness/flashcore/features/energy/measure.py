@@ -9,13 +9,13 @@ from flashcore.features.energy.child import TARGET
 from flashcore.features.energy.facts import facts
 from flashcore.measure.context import Context
 from flashcore.measure.workers.journal import Result, Task
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.measure.workers.program import Program
 from flashcore.model.causes import Cause, Incapable, Unanswered
 from flashcore.model.record import Fact
 
 
-def measure(context: Context, cases: Sequence[Case]) -> list[Fact]:
+def measure(context: Context, cases: Sequence[KernelCall]) -> list[Fact]:
     """The facts of each case; can be resumed."""
     progress = context.progress("energy", len(cases))
     tasks = [Task(c.name, {"case": c.to_json(), "device": context.device}) for c in cases]

@@ -16,7 +16,7 @@ def section(book: Book) -> Markup:
     facts = book.record.facts
     rows = Markup().join(
         Markup("<tr><th scope=row>{}</th>{}</tr>").format(
-            energy.subject.case,
+            str(energy.subject.case),
             Markup().join(_cell(facts, name, energy.subject) for name in _COLUMNS),
         )
         for energy in facts.named("energy")

@@ -9,7 +9,7 @@ from typing import Any
 from flashcore.errors import FlashcoreError
 from flashcore.measure.machine import python_process
 from flashcore.measure.workers.journal import Journal, Task
-from flashcore.measure.workers.kernel_call import Caller, Case, serve, synchronize
+from flashcore.measure.workers.kernel_call import Caller, KernelCall, serve, synchronize
 
 #: The command line of this process.
 TARGET = python_process.child("flashcore.features.phases.child")
@@ -24,7 +24,7 @@ def perform(task: Task, journal: Journal) -> dict[str, Any]:
     """
     import torch
 
-    case = Case.from_json(task.payload["case"])
+    case = KernelCall.from_json(task.payload["case"])
     caller = Caller(case)
     inputs, outputs = caller.problem.make_inputs(dict(case.params), 0, caller.device), caller.outputs()
     read = ctypes.CDLL(case.library).flashcore_phases  # of the library that the operator is in

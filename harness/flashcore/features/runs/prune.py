@@ -18,6 +18,7 @@ from flashcore.build import languages
 from flashcore.cli import options
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
 from flashcore.measure.machine import git
+from flashcore.model.case import Case
 from flashcore.model.files import PARTIAL, writing
 from flashcore.pipeline import revision
 from flashcore.records import assemble, lookup, store
@@ -110,7 +111,7 @@ def _joined(profiles: Path) -> set[str]:
             continue  # damaged, so nothing can be joined from it
     joined = set[str]()
     for suite, gpu in ((suite, gpu) for suite, gpu in measured if gpu):
-        results = set[tuple[str, str]]()
+        results = set[tuple[Case, str]]()
         for run in assemble.to_join(profiles, suite, gpu):
             if more := {(o.case, o.stage) for o in run.outcomes if not o.origin} - results:
                 results |= more

@@ -11,7 +11,7 @@ from flashcore.measure.context import Context
 from flashcore.measure.profile import code, ncu_facts
 from flashcore.measure.profile.profile import chip_of
 from flashcore.measure.workers.journal import Task
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import NotProfiled, Unanswered
 from flashcore.model.record import CaseOutcome, Fact, Source, StageResult, Subject, plans_for
@@ -21,7 +21,7 @@ from flashcore.readers.ncu.results import Metric, Result
 _UNITS = {"ns": "ns", "B": "byte", "pct": "%", "Hz": "hz"}
 
 
-def run(context: Context, cases: Sequence[Case], builds: Sequence[Case]) -> StageResult:
+def run(context: Context, cases: Sequence[KernelCall], builds: Sequence[KernelCall]) -> StageResult:
     """Counts every case, with the facts of :mod:`flashcore.measure.profile.ncu_facts` and the source ``cupti``.
 
     Args:

@@ -25,7 +25,7 @@ from flashcore.measure.context import Context, Say
 from flashcore.measure.formulas import formula_facts
 from flashcore.measure.profile import profile
 from flashcore.measure.settings import Settings
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.model.record import CaseOutcome, Measured, Record, StageNote, StageResult
 from flashcore.model.suite import Stage, Variant
 from flashcore.pipeline import revision
@@ -74,8 +74,8 @@ class Session:
     _read: set[Path] = field(default_factory=set)  # by problems
     _code: dict[str, object] = field(default_factory=dict)  # variant → its build that was answered
     #: The builds that a variant's next one on a shape is timed beside, by their names for people.
-    _builds: dict[tuple[str, str], dict[str, Case]] = field(default_factory=lambda: defaultdict(dict))
-    _references: dict[str, list[Case]] = field(default_factory=dict)  # of each shape: all, later the fastest
+    _builds: dict[tuple[str, str], dict[str, KernelCall]] = field(default_factory=lambda: defaultdict(dict))
+    _references: dict[str, list[KernelCall]] = field(default_factory=dict)  # of each shape: all, later the fastest
     _needs_ncu: bool = False  # CUPTI cannot measure the counters here
 
     def __post_init__(self) -> None:
@@ -208,7 +208,7 @@ class Session:
         yield answer("budgets", answers.of_budgets(record, variant.name))
         advice.cache_clear()  # it would keep the records of the last saves
 
-    def _timed(self, context: Context, variant: Variant, case: Case, longer: bool) -> tuple[StageResult, Content]:
+    def _timed(self, context: Context, variant: Variant, case: KernelCall, longer: bool) -> tuple[StageResult, Content]:
         """A case's times in turns with those of earlier builds, and of the fastest reference of its shape."""
         if case.shape not in self._references:
             shape = context.suite.shapes[case.shape]
@@ -224,11 +224,11 @@ class Session:
         context = replace(context, settings=replace(context.settings, bench=bench))
         result = case_times.run(context, [case, *others.values()], context.folder / "bench")
 
-        def times(case: Case) -> Sequence[float]:
-            return result.samples.get(f"{case.name}/{mode}", ())
+        def times(case: KernelCall) -> Sequence[float]:
+            return result.samples.get((case.case, mode), ())
 
         if not times(case):
-            reason = next((o.reason for o in result.outcomes if o.case == case.name), "")
+            reason = next((o.reason for o in result.outcomes if o.case == case.case), "")
             return _of_build(result, case), Content("unmeasured", [f"unmeasured: {reason}"])
         content = answers.of_times(mode, times(case), {name: times(c) for name, c in others.items() if times(c)})
         timed = sorted(filter(times, references), key=lambda c: statistics.fmean(times(c)))
@@ -295,7 +295,7 @@ def _record(context: Context, measured: Measured) -> Record:
     return joined(context, store.new_id(), Outcome(formula_facts(context), context.built, measured), [])
 
 
-def _cases(context: Context, stage: Stage, before: Sequence[CaseOutcome]) -> tuple[list[Case], list[CaseOutcome]]:
+def _cases(context: Context, stage: Stage, before: Sequence[CaseOutcome]) -> tuple[list[KernelCall], list[CaseOutcome]]:
     """A stage's cases, named by their build, and the outcomes of those that are left out.
 
     A process loads a library once, and registers each library's operator under another name.
@@ -304,11 +304,11 @@ def _cases(context: Context, stage: Stage, before: Sequence[CaseOutcome]) -> tup
     return _of_builds(child_cases(context, ready)), left_out
 
 
-def _of_builds(cases: Sequence[Case]) -> list[Case]:
+def _of_builds(cases: Sequence[KernelCall]) -> list[KernelCall]:
     return [replace(c, variant=f"{c.variant}@{Path(c.library).parent.name[-16:]}") if c.library else c for c in cases]
 
 
-def _of_build(result: StageResult, *cases: Case) -> StageResult:
+def _of_build(result: StageResult, *cases: KernelCall) -> StageResult:
     """A result's part about one build's cases, under its variant's name."""
     names = {c.variant: c.variant.partition("@")[0] for c in cases}
     return replace(
@@ -320,9 +320,8 @@ def _of_build(result: StageResult, *cases: Case) -> StageResult:
         ),
         outcomes=tuple(replace(o, variant=names[o.variant]) for o in result.outcomes if o.variant in names),
         raw_samples={
-            f"{names[variant]}/{rest}": times
-            for key, times in result.raw_samples.items()
-            for variant, _, rest in [key.partition("/")]
-            if variant in names
+            (replace(case, variant=names[case.variant]), mode): times
+            for (case, mode), times in result.raw_samples.items()
+            if case.variant in names
         },
     )

@@ -16,8 +16,9 @@ from typing import Any
 from flashcore.measure.bench import case_times, gpu_probe
 from flashcore.measure.context import Context
 from flashcore.measure.workers.journal import lost_in, measured_on
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.measure.workers.program import Place
+from flashcore.model.case import Case
 from flashcore.model.groups import grouped
 from flashcore.model.record import Measured, SharingGpu, StageResult
 
@@ -33,7 +34,7 @@ def prepare(context: Context) -> None:
         context.workers.prepare(case_times.program(context), folder)
 
 
-def run(context: Context, cases: Sequence[Case]) -> StageResult:
+def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
     """Times every case on the GPUs that passed the probe; see :class:`flashcore.measure.stage.Stage`."""
     folder, workers = context.folder / "bench", context.workers
     if len(workers.places) < 2 or not cases:
@@ -61,7 +62,7 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
     return StageResult(
         (*(f for f in result.facts if f.subject.shape not in throttled), *repeated.facts),
         (*(o for o in result.outcomes if o.shape not in throttled), *repeated.outcomes),
-        {k: v for k, v in result.raw_samples.items() if k.split("/")[1] not in throttled} | dict(repeated.raw_samples),
+        {k: v for k, v in result.raw_samples.items() if k[0].shape not in throttled} | dict(repeated.raw_samples),
     )
 
 
@@ -90,10 +91,10 @@ def used(places: Sequence[Place], folder: Path, measured: Measured) -> tuple[Sha
         hosts.setdefault(gpu, None)  # the GPU is gone, or the run was resumed without it
     entries = []
     for gpu, host in hosts.items():
-        cases: dict[str, tuple[str, ...]] = {}
+        cases: dict[str, tuple[Case, ...]] = {}
         for stage, on in where.items():
             ran = (o for o in measured.outcomes if o.stage == stage and o.status in ("ok", "failed"))
-            cases[stage] = tuple(o.case for o in ran if on.get(o.shape if stage == "bench" else o.case) == gpu)
+            cases[stage] = tuple(o.case for o in ran if on.get(o.shape if stage == "bench" else str(o.case)) == gpu)
         facts = (f for f in measured.facts if f.subject.case in cases.get("bench", ()) and f.value is not None)
         state: dict[str, list[Any]] = grouped((f.name, f.value) for f in facts)
         clocks = state.get("bench_sm_clock")

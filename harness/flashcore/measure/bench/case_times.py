@@ -25,8 +25,9 @@ from flashcore.measure.context import Context
 from flashcore.measure.machine import python_process
 from flashcore.measure.workers.inputs import AHEAD
 from flashcore.measure.workers.journal import Result, Task
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.measure.workers.program import Program
+from flashcore.model.case import Case, TimeKey
 from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import (
     BelowEmptyKernel,
@@ -88,7 +89,7 @@ def program(context: Context) -> Program:
     )
 
 
-def run(context: Context, cases: Sequence[Case], folder: Path) -> StageResult:
+def run(context: Context, cases: Sequence[KernelCall], folder: Path) -> StageResult:
     """Times every case in child processes; can be resumed from ``folder``.
 
     Raises:
@@ -101,9 +102,9 @@ def run(context: Context, cases: Sequence[Case], folder: Path) -> StageResult:
     rule = StopRule(least=chosen.samples, most=most, noise=chosen.noise, seconds=chosen.seconds)
     groups = grouped((case.name if context.settings.isolate else case.shape, case) for case in cases)
     gpu = context.gpu.name if context.gpu else None
-    settled: dict[str, Measured | CaseOutcome] = {}
-    samples: dict[str, tuple[float, ...]] = {}
-    left: Mapping[str, Sequence[Case]] = groups
+    settled: dict[Case, Measured | CaseOutcome] = {}
+    samples: dict[TimeKey, tuple[float, ...]] = {}
+    left: Mapping[str, Sequence[KernelCall]] = groups
     for attempt in itertools.count(1):
         tasks: list[Task] = []
         for name, group in left.items():
@@ -122,9 +123,9 @@ def run(context: Context, cases: Sequence[Case], folder: Path) -> StageResult:
             }
             tasks.append(Task(name, payload, weight=_weight(group)))
 
-        def tell(result: Result, left: Mapping[str, Sequence[Case]] = left) -> None:
-            for name, outcome in settle(result, left[result.name]).items():
-                progress(str(outcome) if isinstance(outcome, Measured) else f"{name}: {outcome.reason}")
+        def tell(result: Result, left: Mapping[str, Sequence[KernelCall]] = left) -> None:
+            for case, outcome in settle(result, left[result.name]).items():
+                progress(str(outcome) if isinstance(outcome, Measured) else f"{case}: {outcome.reason}")
 
         for result in context.workers.run(tasks, program(context), folder, tell):
             try:
@@ -136,19 +137,19 @@ def run(context: Context, cases: Sequence[Case], folder: Path) -> StageResult:
         left = {  # the attempts are numbered, so that a resumed run repeats the same steps
             f"{name.partition('~')[0]}~{attempt}": rest
             for name, group in left.items()
-            if (rest := [c for c in group if c.name not in settled])
+            if (rest := [c for c in group if c.case not in settled])
         }
         if not left:
             break
-    measured = {case.name: one for case in cases if isinstance(one := settled[case.name], Measured)}
+    measured = [one for case in cases if isinstance(one := settled[case.case], Measured)]
     facts: list[Fact] = []
-    for timed in grouped((one.case.shape, one) for one in measured.values()).values():
+    for timed in grouped((one.case.shape, one) for one in measured).values():
         facts += _group_facts(timed, context.suite.baseline)
-    outcomes = [one.outcome if isinstance(one := settled[c.name], Measured) else one for c in cases]
+    outcomes = [one.outcome if isinstance(one := settled[c.case], Measured) else one for c in cases]
     return StageResult(tuple(facts), tuple(outcomes), samples)
 
 
-def _weight(cases: Sequence[Case]) -> int:
+def _weight(cases: Sequence[KernelCall]) -> int:
     """Relative time that a shape's cases take: setup, plus calls in proportion to the case's FLOP."""
     return round(10 * len(cases) * (1 + min((cases[0].flop or 0.0) / _FLOP_AS_SET_UP, _MOST_SET_UPS)))
 
@@ -163,7 +164,7 @@ def _shared(rule: StopRule, cases: int) -> StopRule:
 class Measured:
     """A case's times, with its shape's."""
 
-    case: Case
+    case: KernelCall
     times: CaseTimes
     shape: ShapeTimes
 
@@ -209,10 +210,10 @@ class Measured:
         return f"{self.case.name}: {', '.join(medians)}"
 
 
-def settle(result: Result, cases: Sequence[Case]) -> dict[str, Measured | CaseOutcome]:
+def settle(result: Result, cases: Sequence[KernelCall]) -> dict[Case, Measured | CaseOutcome]:
     """By case, its times, or its outcome if it has none; omits cases that must be timed again."""
 
-    def lost(case: Case, cause: Detail, seconds: float) -> CaseOutcome:
+    def lost(case: KernelCall, cause: Detail, seconds: float) -> CaseOutcome:
         cause = cause if isinstance(cause, Cause) else NotTimed()
         status: CaseStatus = "skipped" if isinstance(cause, HungBefore) else "failed"
         return CaseOutcome(case.variant, case.shape, "bench", status, cause, seconds)
@@ -220,24 +221,24 @@ def settle(result: Result, cases: Sequence[Case]) -> dict[str, Measured | CaseOu
     if result.data is None:
         # A failure before the first variant's turn is not a variant's fault and would happen again.
         blamed = [c for c in cases if c.variant == result.step.variant] or cases
-        return {case.name: lost(case, result.cause or Unanswered(), result.seconds) for case in blamed}
+        return {case.case: lost(case, result.cause or Unanswered(), result.seconds) for case in blamed}
     shape = ShapeTimes.from_json(result.data)
-    settled: dict[str, Measured | CaseOutcome] = {}
+    settled: dict[Case, Measured | CaseOutcome] = {}
     for case in cases:
         if times := shape.variants.get(case.variant):
             one = Measured(case, times, shape)
             void = shape.failed.get(case.variant) or one.void()
-            settled[case.name] = lost(case, void, times.seconds) if void else one
+            settled[case.case] = lost(case, void, times.seconds) if void else one
         else:
-            settled[case.name] = lost(case, shape.failed.get(case.variant, NotTimed()), 0.0)
+            settled[case.case] = lost(case, shape.failed.get(case.variant, NotTimed()), 0.0)
     return settled
 
 
-def _samples(result: Result, cases: Sequence[Case]) -> dict[str, tuple[float, ...]]:
-    """All samples of the cases by ``case/mode``, void ones too: readers of a record tell them apart by its facts."""
+def _samples(result: Result, cases: Sequence[KernelCall]) -> dict[TimeKey, tuple[float, ...]]:
+    """All samples of the cases, void ones too: readers of a record tell them apart by its facts."""
     times = ShapeTimes.from_json(result.data).variants if result.data is not None else {}
     return {
-        f"{case.name}/{mode}": tuple(values)
+        (case.case, mode): tuple(values)
         for case in cases
         if case.variant in times
         for mode, values in times[case.variant].samples.items()
@@ -284,7 +285,7 @@ def _unless(doubt: Cause | None, facts: Iterable[Fact]) -> Iterator[Fact]:
 
 
 def _fact(
-    case: Case,
+    case: KernelCall,
     name: str,
     value: float | int | str | None,
     note: Detail | str = "",
@@ -325,7 +326,9 @@ def _mode_facts(one: Measured, mode: str) -> Iterator[Fact]:
         yield _fact(case, f"{mode}_launch_floor", one.floor(mode), how, NotTimed(mode))
 
 
-def _ratio_facts(name: str, other: Measured | None, one: Measured | None, case: Case, lacking: Cause) -> Iterator[Fact]:
+def _ratio_facts(
+    name: str, other: Measured | None, one: Measured | None, case: KernelCall, lacking: Cause
+) -> Iterator[Fact]:
     """The speedup of a case over another, and its interval if both were timed in the same rounds."""
     values: tuple[float | None, float | None, float | None] = None, None, None
     over: Detail | str = ""
@@ -340,7 +343,7 @@ def _ratio_facts(name: str, other: Measured | None, one: Measured | None, case: 
         yield _fact(case, name + ending, value, over, lacking)
 
 
-def _state_facts(case: Case, state: Mapping[str, Any]) -> Iterator[Fact]:
+def _state_facts(case: KernelCall, state: Mapping[str, Any]) -> Iterator[Fact]:
     """Clock, temperature and throttling while the shape was timed."""
     lacking = NoNvml(state.get("note", ""))
     note = f"{state.get('looks', 0)} readings between this shape's rounds"

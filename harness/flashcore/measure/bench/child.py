@@ -17,7 +17,7 @@ from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.bench.timing import Timed, timer_for
 from flashcore.measure.workers.inputs import make_inputs_once
 from flashcore.measure.workers.journal import Journal, Task, hung_before, raised
-from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, serve, synchronize
+from flashcore.measure.workers.kernel_call import Caller, KernelCall, is_poisoned, serve, synchronize
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.model.causes import Cause
 
@@ -29,7 +29,7 @@ _EMPTY = "(empty)"
 
 #: Of these cases, looked at with the shape's sets, those to set up and time, when they have enough samples, and their
 #: race.
-Choose = Callable[[Sequence[Case], Sets], tuple[Sequence[Case], StopRule, Race]]
+Choose = Callable[[Sequence[KernelCall], Sets], tuple[Sequence[KernelCall], StopRule, Race]]
 
 
 def perform(task: Task, log: Journal, choose: Choose | None = None) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def _timed(task: Task, log: Journal, choose: Choose | None) -> ShapeTimes:
     payload = task.payload
     device = payload["device"]
     rule = StopRule(**payload["rule"])
-    cases = [Case.from_json(c) for c in payload["cases"]]
+    cases = [KernelCall.from_json(c) for c in payload["cases"]]
     problem = load_problem(cases[0].root, cases[0].problem_file)
     make_inputs_once(problem)  # the references need the timed inputs too
     timer = timer_for(device)
@@ -52,7 +52,7 @@ def _timed(task: Task, log: Journal, choose: Choose | None) -> ShapeTimes:
     # Variants that hung on an earlier shape: wait for a time limit only once.
     hung = hung_before(log.path.parent)
     failed: dict[str, Cause] = {case.variant: hung[case.variant] for case in cases if case.variant in hung}
-    left: Sequence[Case] = [case for case in cases if case.variant not in failed]
+    left: Sequence[KernelCall] = [case for case in cases if case.variant not in failed]
     rank, references = cases[0].rank_by, [c.variant for c in cases if c.is_reference]
     race = Race(rank, **payload["race"], references=references)
     if choose:

@@ -26,7 +26,7 @@ from flashcore.measure.bench.rotation import Rotation
 from flashcore.measure.bench.timing import Timed, Timer
 from flashcore.measure.workers.guarded import Outputs, write
 from flashcore.measure.workers.inputs import NEW_SEED
-from flashcore.measure.workers.kernel_call import Caller, Case
+from flashcore.measure.workers.kernel_call import Caller, KernelCall
 from flashcore.measure.workers.references import References
 from flashcore.model.causes import SlowOnNewData, VoidTiming, WrongTimedAnswer
 
@@ -50,7 +50,7 @@ class Sets(Rotation):
     the seed, or the tensors exceed :data:`_MOST_BYTES`, each set keeps its values.
     """
 
-    def __init__(self, timer: Timer, case: Case, problem: ModuleType, device: str) -> None:
+    def __init__(self, timer: Timer, case: KernelCall, problem: ModuleType, device: str) -> None:
         super().__init__(timer, case, problem, device)
         self._references, self._where = References(), (problem, device, problem.KINDS[0])
         self._first, count = case.seeds[0], len(self.inputs)
@@ -92,7 +92,7 @@ class Sets(Rotation):
         if self._stage:
             _write(self.inputs[i], self._stage[i])
 
-    def complaints(self, case: Case, i: int, outputs: Outputs) -> tuple[int, list[str]]:
+    def complaints(self, case: KernelCall, i: int, outputs: Outputs) -> tuple[int, list[str]]:
         """The seed of set ``i``'s values, and the errors in these outputs for it."""
         problem, device, kind = self._where
         seed = self._holds[i]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from flashcore.measure.bench.statistics import P90_SAMPLES, StopRule
 from flashcore.measure.required import required_facts
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.model.catalogue import FACTS
 from flashcore.model.intervals import is_decided, outpaced
 from flashcore.model.suite import Suite
@@ -26,7 +26,7 @@ _FEWEST = 3
 _FEW, _FAR = 5, 1.5
 
 
-def full_modes(suite: Suite, gpu: str | None, case: Case, modes: Sequence[str]) -> dict[str, list[str]]:
+def full_modes(suite: Suite, gpu: str | None, case: KernelCall, modes: Sequence[str]) -> dict[str, list[str]]:
     """By variant, the modes that a budget or a prediction needs in full at the shape of a case."""
     facts, rank = required_facts(suite, gpu, case.shape), case.rank_by
     of_rank = {"tflops", *(fact for fact in FACTS if fact.startswith("speedup_"))}

@@ -9,7 +9,7 @@ from typing import Any
 
 from flashcore.measure.bench.timing import Restored, Timed, Timer
 from flashcore.measure.workers.guarded import Outputs, write
-from flashcore.measure.workers.kernel_call import Caller, Case, initial
+from flashcore.measure.workers.kernel_call import Caller, KernelCall, initial
 
 #: Limits on the copies of tensors that are both input and output. With this many calls or bytes, a sample is long
 #: compared with its fixed cost.
@@ -24,7 +24,7 @@ class Rotation:
     these, since all are rewritten before each sample. ``make`` makes inputs of a seed.
     """
 
-    def __init__(self, timer: Timer, case: Case, problem: ModuleType, device: str) -> None:
+    def __init__(self, timer: Timer, case: KernelCall, problem: ModuleType, device: str) -> None:
         import torch
 
         params = dict(case.params)

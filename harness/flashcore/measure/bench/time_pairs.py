@@ -24,7 +24,7 @@ from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.bench.timing import Timed, rotated, timer_for
 from flashcore.measure.machine import python_process
 from flashcore.measure.workers import journal
-from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, serve
+from flashcore.measure.workers.kernel_call import Caller, KernelCall, is_poisoned, serve
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.measure.workers.program import Limits, Program
@@ -44,15 +44,15 @@ class Contest(NamedTuple):
     problem."""
 
     name: str
-    before: Case
-    after: Case
-    again: Case
+    before: KernelCall
+    after: KernelCall
+    again: KernelCall
 
     def to_json(self) -> dict[str, Any]:
         return {"name": self.name, **{side: getattr(self, side).to_json() for side in SIDES}}
 
     @classmethod
-    def of(cls, name: str, before: Case, after: Case, folder: Path) -> Contest:
+    def of(cls, name: str, before: KernelCall, after: KernelCall, folder: Path) -> Contest:
         """The contest of two builds, with a copy of the first one's library in ``folder``: a library is loaded only
         once, under any name."""
         again = replace(before, library=copied(before.library, folder / "again"))
@@ -206,7 +206,7 @@ def _perform(task: journal.Task, log: journal.Journal) -> dict[str, Any]:
     """Times the contests of one shape."""
     payload = task.payload
     device, process = payload["device"], payload["process"]
-    contests = {c["name"]: {side: Case.from_json(c[side]) for side in SIDES} for c in payload["contests"]}
+    contests = {c["name"]: {side: KernelCall.from_json(c[side]) for side in SIDES} for c in payload["contests"]}
     first = next(iter(contests.values()))["after"]
     problem = load_problem(first.root, first.problem_file)
     timer = timer_for(device)

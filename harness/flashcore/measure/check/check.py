@@ -20,7 +20,7 @@ from flashcore.measure.machine import python_process
 from flashcore.measure.machine.toolchain import version_of
 from flashcore.measure.workers.accuracy import FACT_NAMES, NORMAL, QUANTIZATION
 from flashcore.measure.workers.journal import Result, Task
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.measure.workers.program import Program
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause_text import text
@@ -42,7 +42,7 @@ def prepare(context: Context) -> None:
         context.workers.prepare(_program(context), context.folder / "check", most=-(-len(cases) // _CHUNK))
 
 
-def run(context: Context, cases: Sequence[Case]) -> StageResult:
+def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
     """Checks every case in child processes; see :class:`flashcore.measure.stage.Stage`.
 
     Raises:
@@ -58,7 +58,7 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
     pending = [group for group in groups if not any(path.exists() for path in _opcheck_files(context, group))]
     opchecked = {group[0].name for group in pending}
 
-    def task(case: Case, name: str, opcheck: bool) -> Task:
+    def task(case: KernelCall, name: str, opcheck: bool) -> Task:
         payload = {
             "case": case.to_json(),
             "device": context.device,
@@ -100,16 +100,16 @@ def _program(context: Context) -> Program:
     return Program(command=command, limits=context.limits(chosen.limits), lanes=chosen.lanes, chunk=chunk, refill=True)
 
 
-def _outcome(case: Case, result: Result) -> CaseOutcome:
+def _outcome(case: KernelCall, result: Result) -> CaseOutcome:
     wrong = _wrong(result)
     status: CaseStatus = "skipped" if result.status == "skipped" else "failed" if wrong else "ok"
     return CaseOutcome(case.variant, case.shape, "check", status, wrong, result.seconds)
 
 
-def _by_schema(cases: Sequence[Case]) -> list[list[Case]]:
+def _by_schema(cases: Sequence[KernelCall]) -> list[list[KernelCall]]:
     """The first case of each variant that has an operator, grouped by schema. ``torch.library.opcheck`` gives the same
     result for operators generated from one schema. An operator that a problem file registers is a group by itself."""
-    groups: dict[object, dict[str, Case]] = {}
+    groups: dict[object, dict[str, KernelCall]] = {}
     for case in cases:
         if not case.callable:
             schema = (case.problem_file, case.arguments) if case.operator else case.variant
@@ -117,7 +117,7 @@ def _by_schema(cases: Sequence[Case]) -> list[list[Case]]:
     return [list(group.values()) for group in groups.values()]
 
 
-def _opcheck_files(context: Context, cases: Sequence[Case]) -> list[Path]:
+def _opcheck_files(context: Context, cases: Sequence[KernelCall]) -> list[Path]:
     """The files that record a passed opcheck of these cases' operators. The name is a hash of all that the result
     depends on: the operator, its inputs, and the checker's versions."""
     folder = context.build_folder / context.suite.name / ".opcheck"
@@ -141,7 +141,7 @@ def _wrong(result: Result) -> Cause | None:
     return kind(complaints, from_json(elements) if elements else None) if complaints else None
 
 
-def _facts(case: Case, result: Result) -> Iterator[Fact]:
+def _facts(case: KernelCall, result: Result) -> Iterator[Fact]:
     """The case's errors, each the worst over seeds and kinds; unmeasured if not finite."""
     worst = (result.data or {}).get("worst", {})
     for name in (*FACT_NAMES, *NORMAL, *(n for n in QUANTIZATION if n in worst)):

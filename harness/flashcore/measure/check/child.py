@@ -20,7 +20,7 @@ from flashcore.measure.workers.accuracy import (
 )
 from flashcore.measure.workers.guarded import LAYOUTS, POISON_BYTE, Outputs, any_of, guard_inputs, laid_out
 from flashcore.measure.workers.journal import Journal, Task, describe
-from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, serve, synchronize
+from flashcore.measure.workers.kernel_call import Caller, KernelCall, is_poisoned, serve, synchronize
 from flashcore.measure.workers.opened_files import reads, watch
 from flashcore.measure.workers.problem_file import all_kinds, load_problem
 from flashcore.measure.workers.references import Expected, References
@@ -47,7 +47,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     import torch
 
     payload = task.payload
-    case = Case.from_json(payload["case"])
+    case = KernelCall.from_json(payload["case"])
     device = payload["device"]
     watch()
     problem = load_problem(case.root, case.problem_file)

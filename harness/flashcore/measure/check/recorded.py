@@ -7,6 +7,7 @@ from pathlib import Path
 
 from flashcore.measure.context import Context
 from flashcore.measure.machine.environment import of_this_machine
+from flashcore.model.case import Case
 from flashcore.model.record import Record
 from flashcore.records import freshness
 
@@ -14,7 +15,7 @@ from flashcore.records import freshness
 _MACHINE = ("gpu", "driver", "torch", "libraries", "harness")
 
 
-def already_checked(context: Context, recorded: Iterable[Record]) -> frozenset[str]:
+def already_checked(context: Context, recorded: Iterable[Record]) -> frozenset[Case]:
     """The references' cases that passed check in a recorded run on an identical machine, with their present code.
 
     Args:
@@ -27,7 +28,7 @@ def already_checked(context: Context, recorded: Iterable[Record]) -> frozenset[s
     built, arch = context.built, context.gpu_arch
     artifacts = [a for a in built.artifacts if a.variant in context.references and a.arch == arch]
     keys = freshness.case_keys(context.suite, cases, artifacts, built.plans, arch, built.nvcc)
-    newest: dict[str, bool] = {}
+    newest: dict[Case, bool] = {}
     for run in recorded:
         if newest.keys() >= keys.keys():
             break

@@ -13,7 +13,7 @@ from typing import Any
 from flashcore.measure.machine.capabilities import lacking
 from flashcore.measure.workers.guarded import Outputs
 from flashcore.measure.workers.journal import Journal, Task
-from flashcore.measure.workers.kernel_call import Caller, Case, serve, synchronize
+from flashcore.measure.workers.kernel_call import Caller, KernelCall, serve, synchronize
 from flashcore.measure.workers.problem_file import load_problem
 
 DOMAIN = "flashcore"
@@ -54,7 +54,7 @@ def perform(task: Task, journal: Journal) -> None:
 
 def warmed_up(task: Task, journal: Journal) -> tuple[Caller, dict[str, Any], Outputs, Callable[[], Any]]:
     """A case's caller, inputs, outputs and bound call, after a first call: the next one loads and allocates nothing."""
-    case, device = Case.from_json(task.payload["case"]), task.payload["device"]
+    case, device = KernelCall.from_json(task.payload["case"]), task.payload["device"]
     problem = load_problem(case.root, case.problem_file)
     caller = Caller(case, problem, device)
     if case.shape not in _inputs:  # a shape's variants share inputs and run consecutively

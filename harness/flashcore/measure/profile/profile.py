@@ -27,7 +27,7 @@ from flashcore.measure.required import required_facts
 from flashcore.measure.settings import Profile
 from flashcore.measure.workers import rounds
 from flashcore.measure.workers.journal import Result, Task
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Program
 from flashcore.measure.workers.rounds import Settled
@@ -104,7 +104,7 @@ def prepare(context: Context) -> None:
     start(tasks, context.folder / "profile", _profiling(context, marked.get))
 
 
-def run(context: Context, cases: Sequence[Case]) -> StageResult:
+def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
     """Profiles the cases; see :class:`flashcore.measure.stage.Stage` and :func:`profiled`."""
     profiling = replace(
         _profiling(context, code.codes(context)),

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from flashcore.measure.workers.journal import Journal, Task
-from flashcore.measure.workers.kernel_call import Caller, Case, serve, synchronize
+from flashcore.measure.workers.kernel_call import Caller, KernelCall, serve, synchronize
 from flashcore.measure.workers.problem_file import load_problem
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ SEED = 0
 
 def perform(task: Task, journal: Journal) -> None:
     """Makes a case's inputs, calls it once, and waits for its end."""
-    case, device = Case.from_json(task.payload["case"]), task.payload["device"]
+    case, device = KernelCall.from_json(task.payload["case"]), task.payload["device"]
     problem = load_problem(case.root, case.problem_file)
     caller = Caller(case, problem, device)
     inputs = problem.make_inputs(dict(case.params), SEED, device)
@@ -29,7 +29,7 @@ def perform(task: Task, journal: Journal) -> None:
     synchronize(device)
 
 
-def _outputs(case: Case, device: str) -> dict[str, Tensor]:
+def _outputs(case: KernelCall, device: str) -> dict[str, Tensor]:
     """Outputs without guard bands, in which the tool would not notice a write beside an output."""
     import torch
 

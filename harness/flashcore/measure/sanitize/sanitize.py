@@ -22,7 +22,7 @@ from flashcore.measure.machine.capabilities import lacking
 from flashcore.measure.settings import Sanitize, Tool
 from flashcore.measure.workers import rounds
 from flashcore.measure.workers.journal import Result, Task, hung, read_journal
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Limits, Program
 from flashcore.measure.workers.rounds import Settled
@@ -122,7 +122,7 @@ def prepare(context: Context) -> None:
     """Starts nothing, because few runs sanitize."""
 
 
-def run(context: Context, cases: Sequence[Case]) -> StageResult:
+def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
     """Runs the cases under each tool; see :class:`flashcore.measure.stage.Stage`.
 
     Raises:

@@ -27,6 +27,7 @@ from flashcore.measure.workers.inputs import ahead
 from flashcore.measure.workers.journal import Perform, Task, child
 from flashcore.measure.workers.problem_file import load_file, load_problem
 from flashcore.model import plugin
+from flashcore.model.case import Case
 from flashcore.model.record import Subject
 from flashcore.model.suite import Argument, Params, Regime, Shape, Suite
 from flashcore.readers import cubin
@@ -39,8 +40,8 @@ SUFFIX = "FLASHCORE_OP_SUFFIX"
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """A variant on a shape, with everything a child process needs to run it.
+class KernelCall:
+    """A call of a variant on a shape, with everything a child process needs for it.
 
     Args:
         variant: the name; ``name@build`` if one process runs several builds of a variant: ``wide@before``.
@@ -80,9 +81,13 @@ class Case:
     launcher: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def case(self) -> Case:
+        return Case(self.variant, self.shape)
+
+    @property
     def name(self) -> str:
-        """``variant/shape``."""
-        return f"{self.variant}/{self.shape}"
+        """The case as text, the name of tasks and of the NVTX range."""
+        return str(self.case)
 
     @property
     def is_reference(self) -> bool:
@@ -98,7 +103,7 @@ class Case:
         return Subject(variant=self.variant, shape=self.shape)
 
     @classmethod
-    def of(cls, suite: Suite, problem: str, shape: Shape, **more: Any) -> Case:
+    def of(cls, suite: Suite, problem: str, shape: Shape, **more: Any) -> KernelCall:
         """A case of a suite's problem on a shape, with these other fields."""
         declared = suite.problems[problem]
         return cls(
@@ -116,7 +121,7 @@ class Case:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Case:
+    def from_json(cls, data: Mapping[str, Any]) -> KernelCall:
         arguments = tuple(Argument(**{**a, "dims": tuple(a["dims"])}) for a in data["arguments"])
         return cls(**{**data, "arguments": arguments, "seeds": tuple(data["seeds"]), "calls": tuple(data["calls"])})
 
@@ -136,7 +141,7 @@ class Caller:
         UsageError: there is no such callable.
     """
 
-    def __init__(self, case: Case, problem: ModuleType | None = None, device: str = "cuda") -> None:
+    def __init__(self, case: KernelCall, problem: ModuleType | None = None, device: str = "cuda") -> None:
         self.case = case
         self.device = device
         self.problem = problem or load_problem(case.root, case.problem_file)
@@ -206,7 +211,7 @@ class Caller:
         return dict(zip(names, values, strict=False))
 
 
-def _value_of(case: Case, argument: Argument, inputs: Mapping[str, Any]) -> Any:
+def _value_of(case: KernelCall, argument: Argument, inputs: Mapping[str, Any]) -> Any:
     """The value of an argument that is only an input.
 
     Raises:
@@ -224,7 +229,7 @@ def _value_of(case: Case, argument: Argument, inputs: Mapping[str, Any]) -> Any:
     return value
 
 
-def initial(case: Case, argument: Argument, inputs: Mapping[str, Any]) -> Tensor:
+def initial(case: KernelCall, argument: Argument, inputs: Mapping[str, Any]) -> Tensor:
     """The initial content of an in-out tensor.
 
     Raises:
@@ -252,7 +257,7 @@ class AsCompiled:
     For recorded kernels only the code is compared: the compilers' caches must contain each kernel's cubin.
     """
 
-    def __init__(self, case: Case, target: Callable[..., Any]) -> None:
+    def __init__(self, case: KernelCall, target: Callable[..., Any]) -> None:
         self._case, self._target, self._compared = case, target, False
 
     def __call__(self, *arguments: Any) -> None:
@@ -329,7 +334,7 @@ def operator(suite: str, variant: str, library: str | None) -> Callable[..., Non
     return packet.default  # type: ignore[no-any-return]
 
 
-def _callable(case: Case) -> Callable[..., Any]:
+def _callable(case: KernelCall) -> Callable[..., Any]:
     file, _, name = (case.callable or "").partition(":")
     module = load_file(str(Path(case.root).resolve() / file))
     function = getattr(module, name, None)

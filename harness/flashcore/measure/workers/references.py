@@ -13,7 +13,7 @@ from flashcore.errors import UsageError
 from flashcore.measure.workers.accuracy import Errors, errors, examined, judge, soundness, unsound
 from flashcore.measure.workers.guarded import Outputs
 from flashcore.measure.workers.inputs import bytes_of
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -73,7 +73,7 @@ class References:
         """Drops everything."""
         self._shapes.clear()
 
-    def get(self, case: Case, problem: Any, device: str, seed: int, kind: str) -> Expected:
+    def get(self, case: KernelCall, problem: Any, device: str, seed: int, kind: str) -> Expected:
         """The expected answer of a case on one seed and kind of input."""
         shape = (case.root, case.problem_file, case.shape)
         if shape not in self._shapes:
@@ -109,7 +109,7 @@ class References:
         return results[key]
 
 
-def _as_output(case: Case, name: str, emulated: Tensor) -> Tensor:
+def _as_output(case: KernelCall, name: str, emulated: Tensor) -> Tensor:
     """The emulation in its output's dtype."""
     import torch
 

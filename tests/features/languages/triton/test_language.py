@@ -31,6 +31,7 @@ from flashcore.features.languages.triton.language import LANGUAGE
 from flashcore.gate import baseline, judge
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.settings import Settings
+from flashcore.model.case import Case
 from flashcore.model.causes import CodeChanged, CompileFailed, Decided, Hang
 from flashcore.model.record import Artifact, Facts, Record, Subject
 from flashcore.model.suite import Argument, Decision, Suite
@@ -264,7 +265,7 @@ def test_a_key_knows_the_compiler_the_code_and_the_arguments(compiled: Compiled)
     suite = compiled.suite
     cases = [(suite.variants[n], suite.shapes["rows"]) for n in ("sound", "text", "spilling")]
     keys = freshness.case_keys(suite, cases, list(compiled.artifacts.values()), [], ARCH, "13.0.88")
-    sound, text, spilling = (keys[f"{n}/rows"] for n in ("sound", "text", "spilling"))
+    sound, text, spilling = (keys[Case(n, "rows")] for n in ("sound", "text", "spilling"))
     assert sound.nvcc == sound.cxx == f"triton {VERSION}"
     assert freshness.freshness(text, sound) is None
     assert freshness.freshness(spilling, sound) == CodeChanged("device")

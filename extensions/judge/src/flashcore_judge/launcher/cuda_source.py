@@ -21,7 +21,7 @@ from flashcore.features.recorded.launchers import (
 )
 from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.toolchain import host_program
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.model.cause_text import text
 from flashcore.model.record import Artifact
 from flashcore.suites.problems import dimensions
@@ -31,7 +31,7 @@ _MOST_ITEM = 8  # bytes of an element
 _MAP_BYTES = 128  # a parameter of this size may hold a tensor map, which hides its address
 
 
-def planned(case: Case, inputs: dict[str, Any], artifact: Artifact, folder: Path) -> Plan:
+def planned(case: KernelCall, inputs: dict[str, Any], artifact: Artifact, folder: Path) -> Plan:
     """The plan of a variant's launches on inputs with these numbers; its cubin is copied to ``folder``.
 
     Raises:

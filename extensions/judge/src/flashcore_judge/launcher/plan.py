@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from flashcore.errors import ManifestError
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.suites.operator_schema import SCALAR_TYPES
 from flashcore.suites.schema import Form, mistakes
 
@@ -89,7 +89,7 @@ def _words(part: Any) -> str:
     return "-" if part is None else str(part)
 
 
-def tensors_of(case: Case) -> dict[str, Tensor]:
+def tensors_of(case: KernelCall) -> dict[str, Tensor]:
     """The tensors of a case's operator."""
     return {
         a.name: Tensor(

@@ -8,12 +8,12 @@ import struct
 from pathlib import Path
 
 from flashcore.errors import FlashcoreError
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.readers import cubin
 from flashcore_judge.launcher.plan import Launch, Plan, Tensor, Value, tensors_of
 
 
-def planned(case: Case, folder: Path) -> Plan:
+def planned(case: KernelCall, folder: Path) -> Plan:
     """The plan of the launches that a case was compiled for; its cubins are copied to ``folder``.
 
     Raises:

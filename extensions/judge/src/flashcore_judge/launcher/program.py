@@ -14,7 +14,7 @@ from typing import Any
 
 from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.measure.machine.toolchain import host_program
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore_judge.launcher.planned import planned
 
 
@@ -83,7 +83,7 @@ class Launcher:
         return event
 
 
-def target(case: Case) -> Callable[..., None]:
+def target(case: KernelCall) -> Callable[..., None]:
     """The function that calls a case from its plan, on the given tensors and torch's current stream.
 
     Raises:

@@ -1,0 +1,39 @@
+"""A case: what is checked, timed and profiled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flashcore.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Case:
+    """A variant on a shape. As text it is ``variant/shape``, which also names its NVTX range.
+
+    Args:
+        build: one of several builds of the variant that a command handles; its text is ``variant@build/shape``.
+    """
+
+    variant: str
+    shape: str
+    build: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.variant}@{self.build}/{self.shape}" if self.build else f"{self.variant}/{self.shape}"
+
+    @classmethod
+    def parse(cls, text: str) -> Case:
+        """The case that a user names.
+
+        Raises:
+            UsageError: the text is not of the form ``variant/shape``.
+        """
+        variant, _, shape = text.partition("/")
+        if not variant or not shape:
+            raise UsageError(f"{text}: expected VARIANT/SHAPE, such as fast/mission")
+        return cls(variant, shape)
+
+
+#: A time of a case: the case and the timing mode.
+TimeKey = tuple[Case, str]
