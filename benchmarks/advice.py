@@ -1,10 +1,9 @@
 """Asks for advice on kernels with one planted performance defect each, and compares the first with what was planted.
 
-    python -m benchmarks.advice [--suite DIR] [--profiles DIR] [--build-dir DIR]
+    python -m benchmarks.advice [--suite DIR] [--run FILE] [--build-dir DIR]
 
-The rules of advice were tuned on the kernels in ``defects/``, not on those in ``defects_second/``. Without a run
-of them in DIR they are built, checked, timed and profiled, which takes 90 s on an H200; with one, a machine without a
-GPU compiles them and joins its counters.
+The rules of advice were tuned on the kernels in ``defects/``, not on those in ``defects_second/``. Without a recorded
+run of them they are built, checked, timed and profiled, which takes 60 s on an H200.
 """
 
 from __future__ import annotations
@@ -22,9 +21,8 @@ from benchmarks import raw
 from flashcore.errors import Exit
 from flashcore.explain.advice import advice
 from flashcore.explain.readings import Readings
-from flashcore.measure.settings import Settings
 from flashcore.model.record import Subject
-from flashcore.pipeline.recording import present
+from flashcore.records import lookup, store
 
 SHARE = 0.9  # of the planted defects, to be named first
 _MOST_RULES = 3
@@ -37,19 +35,18 @@ def main(argv: list[str] | None = None) -> int:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--suite", default="benchmarks/defects", metavar="DIR", help="(default: %(default)s)")
-    parser.add_argument("--profiles", metavar="DIR", help="recorded runs of these kernels (default: measure them)")
+    parser.add_argument("--run", metavar="FILE", help="a packed run of these kernels (default: measure them)")
     parser.add_argument("--build-dir", default="build", metavar="DIR", help="(default: %(default)s)")
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """The advice on each kernel: rules and the most they can gain, in percent of the time."""
     with tempfile.TemporaryDirectory() as folder:
-        profiles = options.profiles or folder
-        if options.profiles is None:
+        if options.run is None:
             command = [sys.executable, "-m", "flashcore", "profile", "--suite", options.suite, "--samples", "10"]
-            places = ["--profiles", profiles, "--build-dir", options.build_dir, "-o", f"{folder}/report"]
+            places = ["--profiles", folder, "--build-dir", options.build_dir, "-o", f"{folder}/report"]
             subprocess.run([*command, *places, "--repeats", "2", "--no-roofs"], check=False)
-        record = present(Settings(options.suite, profiles, build=options.build_dir), lambda _: None)
+        record = store.read(lookup.find(Path(folder), options.run))
     readings, kernels = Readings(record), []
     for name, planted in tomllib.loads(Path(options.suite, "defects.toml").read_text(encoding="utf-8")).items():
         subject = Subject(name, shape=planted["shape"])
@@ -63,7 +60,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 "advice": [{"rule": x.rule, "gain": x.gain} for x in first],
             }
         )
-    return {"machine": f"{record.gpu}, joined on {raw.machine()}", "kernels": kernels}
+    return {"machine": record.gpu, "kernels": kernels}
 
 
 def _named(kernel: Mapping[str, Any]) -> bool:

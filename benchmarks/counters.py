@@ -23,7 +23,7 @@ from benchmarks import raw
 from flashcore.build.compiling import compile_all
 from flashcore.errors import CapabilityError
 from flashcore.explain.advice import advice
-from flashcore.explain.limiter import limiters
+from flashcore.explain.limiter import time_parts
 from flashcore.explain.readings import Readings
 from flashcore.features.watch import child, counted
 from flashcore.measure.cases import child_cases
@@ -102,7 +102,7 @@ def _described(context: Any, result: StageResult) -> dict[str, Any]:
             "facts": {
                 f.name: f.value for f in result.facts if f.subject.variant == outcome.variant and not f.subject.kernel
             },
-            "limiters": [x.kind for x in limiters(readings, *subject).limiters],
+            "limiters": [x.kind for x in time_parts(readings, *subject).limiters],
             "advice": [x.rule for x in advice(readings, *subject)],
         }
     return cases

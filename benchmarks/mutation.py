@@ -46,7 +46,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "errors": ("cli/test_main.py",),
     "explain/comparison": ("explain/test_compare_records.py", "features/compare/test_timed.py"),
     "explain/compare_records": ("explain/test_changes.py",),
-    "explain/time_shares": ("explain/test_measured_roofs.py",),
+    "explain/resources": ("explain/test_limiter.py",),
     "gate/baseline": ("gate/test_regressions.py",),
     "gate/expand": ("gate/test_judge.py",),
     "gate/judge": ("gate/test_regressions.py",),

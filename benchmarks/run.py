@@ -30,7 +30,8 @@ from typing import Any
 from benchmarks import raw
 from benchmarks.gate import timed
 from flashcore.errors import UsageError
-from flashcore.explain import ladder, limiter, roofline
+from flashcore.explain import ladder, roofline
+from flashcore.explain.limiter import time_parts
 from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
 from flashcore.gate import judge
@@ -173,8 +174,8 @@ def _verdicts(record: Record) -> dict[str, tuple[str, Any]]:
 
 
 def _limiter(readings: Readings, variant: str, shape: str) -> str:
-    limits = limiter.limiters(readings, variant, shape)
-    return limits.limiters[0].kind if limits.limiters else limits.note
+    part = time_parts(readings, variant, shape).limiter
+    return part.kind if part else ""
 
 
 def _steps(row: Row) -> Sequence[ladder.Step]:

@@ -10,8 +10,9 @@ import pytest
 
 from flashcore import frames
 from flashcore.errors import CapabilityError, UsageError
-from flashcore.explain import compare_records, limiter, roofline
+from flashcore.explain import compare_records, roofline
 from flashcore.explain.comparison import Change
+from flashcore.explain.limiter import time_parts
 from flashcore.explain.readings import Readings
 from flashcore.model.case import Case
 from flashcore.model.causes import CodeChanged
@@ -189,7 +190,7 @@ def test_limiters_are_the_ranked_ones_of_each_case_with_evidence(record: Record)
     frame, readings = frames.limits(record), Readings(record)
     assert len(frame) and (frame["evidence"] != "").all()
     for (variant, shape), rows in frame.groupby(["variant", "shape"], observed=True):
-        assert rows["kind"].tolist() == [x.kind for x in limiter.limiters(readings, variant, shape).limiters]
+        assert rows["kind"].tolist() == [x.kind for x in time_parts(readings, variant, shape).limiters]
 
 
 # --- without pandas -----------------------------------------------------------------------------

@@ -26,13 +26,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flashcore.chips import devices
-from flashcore.explain import heat, predictions, roofline, time_shares
+from flashcore.explain import heat, predictions, roofline
 from flashcore.explain.advice import advice
 from flashcore.explain.ladder import ladder
-from flashcore.explain.limiter import limiters, remedies
+from flashcore.explain.limiter import remedies, time_parts, uses
 from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
-from flashcore.explain.time_shares import whole
 from flashcore.gate.expand import headroom
 from flashcore.gate.judge import judge
 from flashcore.gate.wording import summary
@@ -318,13 +317,11 @@ class Trace:
         if variant not in suite.variants or shape not in suite.shapes:
             return result
         v, s, subject = suite.variants[variant], suite.shapes[shape], Subject(variant, shape=shape)
-        limits, bounds = limiters(readings, variant, shape), self.bounds.get(subject)
-        cures = [remedies(readings, shape).get(x.kind, [])[:3] for x in limits.limiters]
+        parts, bounds = time_parts(readings, variant, shape), self.bounds.get(subject)
+        cures = [remedies(readings, shape).get(x.kind, [])[:3] for x in parts.limiters]
+        result |= of(parts, cures, advice(readings, variant, shape), bounds, v.predictions)
         result |= of(
-            limits, whole(readings, variant, shape), cures, advice(readings, variant, shape), bounds, v.predictions
-        )
-        result |= of(
-            time_shares.needs(readings, v, s),
+            uses(readings, variant, shape),
             [predictions.judge_one(readings, p, v, p.shape or shape) for p in v.predictions],
         )
         for gap in bounds.gaps if bounds else ():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from flashcore.errors import MissingPackage, UsageError
 from flashcore.explain.comparison import Change, Row
-from flashcore.explain.limiter import Limiter, limiters
+from flashcore.explain.limiter import Part, time_parts
 from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import Bound, Point, case_bounds
 from flashcore.gate.judge import Verdict
@@ -86,7 +86,7 @@ _LAYOUTS: Mapping[type, tuple[Sequence[str], str]] = {
         " faults:j",
     ),
     Bound: (_CASE, "resource:c amount:n unit:c us:n note:s"),
-    Limiter: (_CASE, "kind:c share:n evidence:s facts:j"),
+    Part: (_CASE, "kind:c share:n evidence:s facts:j"),
 }
 
 
@@ -113,12 +113,12 @@ def bounds(record: Record) -> DataFrame:
 
 
 def limits(record: Record) -> DataFrame:
-    """A row per limiter of each case, largest first: ``kind``, such as ``dram`` or ``stall_barrier``; ``share`` of time
-    or capacity in percent; ``evidence``: its counters' values; ``facts``: their names."""
+    """A row per limiter of each case, largest first: ``kind``, such as ``dram`` or ``stall_barrier``; ``share`` of the
+    time in percent; ``evidence``: its counters' values; ``facts``: their names."""
     readings = Readings(record)
     cases = dict.fromkeys(Subject(o.variant, shape=o.shape) for o in record.outcomes)
-    rows = [(s, limiter) for s in cases for limiter in limiters(readings, s.variant, s.shape or "").limiters]
-    return _laid_out(Limiter, [subject for subject, _ in rows], [limiter for _, limiter in rows])
+    rows = [(s, part) for s in cases for part in time_parts(readings, s.variant, s.shape or "").limiters]
+    return _laid_out(Part, [subject for subject, _ in rows], [part for _, part in rows])
 
 
 def _laid_out(kind: type, subjects: Sequence[Subject], rows: Sequence[Any]) -> DataFrame:

@@ -13,10 +13,9 @@ from flashcore.cli.brief import MOST_BYTES, brief, fitted
 from flashcore.cli.main import main
 from flashcore.errors import Exit, UsageError
 from flashcore.explain.advice import advice
-from flashcore.explain.limiter import limiters
+from flashcore.explain.limiter import time_parts
 from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import case_bounds
-from flashcore.explain.time_shares import whole
 from flashcore.model.case import Case
 from flashcore.model.causes import CodeChanged, WrongAnswer, WrongElements
 from flashcore.model.record import CaseOutcome, Record
@@ -50,9 +49,11 @@ def test_each_figure_is_the_reports() -> None:
     low, high = data["time"]["interval"]
     assert low <= gap.time_us <= high and high / low < 1.1
     assert data["time"]["floor"] == {"us": gap.floor_us, "ratio": gap.ratio, "of": gap.floor.resource}
-    parts = {p.kind: p.percent for p in whole(readings, *case).parts if p.percent >= 2}
+    time = time_parts(readings, *case)
+    parts = {p.kind: p.share for p in time.parts if p.share >= 2}
     assert len(parts) > 3 and data["parts"] == parts | {"by": ["events", "ncu"]}
-    first = limiters(readings, *case).limiters[0]
+    first = time.limiter
+    assert first
     assert (data["limiter"]["share"], data["limiter"]["evidence"]) == (first.share, first.evidence)
     assert [x["saves_at_most"] for x in data["advice"]] == [x.gain for x in advice(readings, *case)]
     file, line, _ = data["limiter"]["line"].split(":", 2)

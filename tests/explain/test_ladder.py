@@ -62,14 +62,14 @@ NONE = {"bank_conflicts": 0, "barriers_per_block": 4, "instructions": 20_000, "s
             counters({}, STALLS),
             (100, 50),
             "partly",
-            "faster, but less than predicted: 2.00 × faster, predicted 4.42 ×.*barrier stalls 41 %",
+            "faster, but less than predicted: 2.00 × faster, predicted 4.42 ×.*barrier 28 %",
         ),
         (  # the parent's limiter, and the counter that changed in vain
             [on_l4(221, 184), predicted("bank_conflicts", 120, 0)],
             counters(STALLS, {"bank_conflicts": 0}),
             (40, 40),
             "none",
-            r"no effect, although bank conflicts 120 → 0: the parent's limiter was barrier stalls 41 %",
+            r"no effect, although bank conflicts 120 → 0: the parent's limiter was .*barrier 28 %",
         ),
         (
             [on_l4(221, 100)],
@@ -147,7 +147,7 @@ def test_what_holds_a_step_names_the_phase_that_takes_the_most() -> None:
     stalls = [factory.fact("stall_share_barrier", 41.0, "fast", shape="mission")]
     r = record(facts=[*stalls, *factory.facts_of(SHARES, "fast", shape="mission")])
     assert list(limiter.phase_shares(r, Subject("fast", shape="mission"))) == ["load", "softmax", "other"]
-    assert "barrier stalls 41 %; softmax phase 52 %" in step(r).limiter
+    assert "at a barrier 28 %; softmax phase 52 %" in step(r).limiter
     assert limiter.phase_shares(r, Subject("slow", shape="mission")) == {}
 
 

@@ -1,4 +1,4 @@
-"""The limiter of a case: correct for kernels with a known limiter, and none without measurements."""
+"""The parts of a case's time: they add up, and the largest is the known limiter; without measurements there is none."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from flashcore.explain.limiter import NEAR, limiter, limiters, phase_shares, remedies
+from flashcore.explain.limiter import NEAR, TimeParts, phase_shares, remedies, time_parts
 from flashcore.explain.readings import Readings
 from flashcore.model.causes import Sampled
-from flashcore.model.record import Fact, Facts, Record, Subject
-from tests import factory
+from flashcore.model.record import Fact, Facts, Record, Roof, Subject
+from tests import conftest, factory
 from tests.conftest import ROOT, latest
 from tests.recorded import RECORDED
+from tests.support import advised
 
 MISSION = Subject("fast", shape="mission")
 
@@ -30,11 +31,11 @@ def record(*facts: Fact, **counters: float | None) -> Record:
 
 
 def text(*facts: Fact, **counters: float | None) -> str:
-    return limiter(Readings(record(*facts, **counters)), "fast", "mission")
+    return time_parts(Readings(record(*facts, **counters)), "fast", "mission").text
 
 
 def kinds(**counters: float | None) -> list[str]:
-    return [x.kind for x in limiters(Readings(record(**counters)), "fast", "mission").limiters]
+    return [x.kind for x in time_parts(Readings(record(**counters)), "fast", "mission").limiters]
 
 
 COUNTED: Mapping[str, float | None] = {"ncu_duration": 10_000, "elapsed_cycles": 20_000, "issue_active": 20.0}
@@ -42,9 +43,9 @@ COUNTED: Mapping[str, float | None] = {"ncu_duration": 10_000, "elapsed_cycles":
 
 def test_a_case_is_worked_out_once_for_the_same_readings() -> None:
     recorded = Readings(record(**COUNTED))
-    assert limiters(recorded, "fast", "mission") is limiters(recorded, "fast", "mission")
-    assert limiters(recorded, "fast", "mission") != limiters(recorded, "fast", "long")
-    assert limiters(Readings(record(**{**COUNTED, "issue_active": 90.0})), "fast", "mission") != limiters(
+    assert time_parts(recorded, "fast", "mission") is time_parts(recorded, "fast", "mission")
+    assert time_parts(recorded, "fast", "mission") != time_parts(recorded, "fast", "long")
+    assert time_parts(Readings(record(**{**COUNTED, "issue_active": 90.0})), "fast", "mission") != time_parts(
         recorded, "fast", "mission"
     )
 
@@ -66,31 +67,29 @@ def roofs() -> Readings:
 @pytest.mark.parametrize(
     ("variant", "shape", "kind", "words"),
     [
-        ("dram_read_u4", "dram_read_h200", "dram", "DRAM at 9. % of its roof"),
-        ("dram_copy_bulk_t16r3", "dram_copy_h200", "dram", "DRAM at [89]. %"),
-        ("exp2", "exp2_h200", "exp", "special functions at 9. %"),
-        ("shared_read", "shared_read_h200", "shared", "shared memory at 9. %"),
-        ("shared_ldmatrix", "shared_read_h200", "shared", "shared memory at 9. %"),
-        ("l1_read", "l1_read_h200", "l1", "L1 at 9. %"),
-        ("l2_read_u4", "l2_read_h200", "l2", r"L2 \([\d,]+ GB/s; no roof is known\)"),
-        ("fp32_fma", "fp32_fma_h200", "fp32", "fp32 pipes at 9. %"),
-        ("wgmma_fp8", "wgmma_fp8_h200", "fp8_tensor", "fp8 tensor cores at [89]. %"),
-        ("integer_add", "integer_add_h200", "issue", "issue slots"),
-        ("barrier_block", "barrier_t128_h200", "barrier", r"barriers \(1[\d.]+ ns each; no roof is known\)"),
-        ("barrier_block", "barrier_t1024_h200", "barrier", r"barriers \([34][\d.]+ ns each"),
+        ("dram_read_u4", "dram_read_h200", "dram", "DRAM busy 9. %"),
+        ("dram_copy_bulk_t16r3", "dram_copy_h200", "dram", "DRAM busy [89]. %"),
+        ("exp2", "exp2_h200", "exp", "special functions busy 9. %"),
+        ("shared_read", "shared_read_h200", "shared", "shared memory busy 9. %"),
+        ("shared_ldmatrix", "shared_read_h200", "shared", "shared memory busy 9. %"),
+        ("l1_read", "l1_read_h200", "l1", "L1 busy 9. %"),
+        ("fp32_fma", "fp32_fma_h200", "fp32", "fp32 pipes busy 9. %"),
+        ("wgmma_fp8", "wgmma_fp8_h200", "fp8_tensor", "fp8 tensor cores busy [89]. %"),
+        ("integer_add", "integer_add_h200", "issue", "issue slots busy"),
+        ("launch", "launch_h200", "launch", "launches 9. %"),
     ],
 )
 def test_the_published_roofs_are_held_by_what_they_are_made_of(
     roofs: Readings, variant: str, shape: str, kind: str, words: str
 ) -> None:
-    ranked = limiters(roofs, variant, shape)
-    assert ranked.limiters[0].kind == kind and re.match(words, ranked.text)
-    assert "no counters" in ranked.note
+    parts = time_parts(roofs, variant, shape)
+    assert parts.limiter and parts.limiter.kind == kind and re.match(words, parts.text)
+    assert "no counters" in parts.note
 
 
-def test_a_launch_is_a_bound_and_no_limiter(roofs: Readings) -> None:
-    ranked = limiters(roofs, "launch", "launch_h200")
-    assert ranked.limiters == () and re.fullmatch(r"nothing: 32 empty launches, 0\.[57]\d+ µs each", ranked.text)
+def test_what_has_no_known_roof_is_unattributed(roofs: Readings) -> None:
+    parts = time_parts(roofs, "l2_read_u4", "l2_read_h200")
+    assert parts.limiter is None and parts.text == "" and parts.parts[-1].share > 95
 
 
 @pytest.mark.parametrize(("suite", "cases"), [("attention", 90), ("attention_general", 70)])
@@ -99,21 +98,25 @@ def test_every_case_of_a_published_run_with_counters_has_limiters_with_evidence(
     counted = [f.subject for f in recorded.record.facts.named("ncu_duration") if f.value and f.subject.kernel is None]
     assert len(counted) >= cases
     for subject in counted:
-        ranked = limiters(recorded, subject.variant, subject.shape or "")
-        assert ranked.limiters, subject
-        waits = [x.rank for x in ranked.limiters if x.kind.startswith(("stall_", "idle_"))]
-        assert waits == sorted(waits, reverse=True) and all(x.evidence and x.facts for x in ranked.limiters)
-        assert not any(x.kind == "launch" for x in ranked.limiters)
+        parts = time_parts(recorded, subject.variant, subject.shape or "")
+        assert parts.limiters, subject
+        for overlaps in (False, True):
+            shares = [x.share for x in parts.limiters if x.overlaps is overlaps]
+            assert shares == sorted(shares, reverse=True)
+        assert all(x.evidence and x.facts for x in parts.limiters)
 
 
 def test_the_ladders_cases_have_the_limiters_that_were_seen() -> None:
     recorded = published("attention")
-    text = limiters(recorded, "tma_split_keys", "mission").text
-    assert re.match(r"wait stalls \d+ %; load phase \d+ ± \d %; ", text)
-    assert limiters(recorded, "register_o", "mission").limiters[0].brief == "64 blocks on 132 SMs"
+    text = time_parts(recorded, "tma_split_keys", "mission").text
+    assert re.match(
+        r"SMs without warps \d+ %; load phase \d+ ± \d %; launches \d+ %; waiting for the fixed latency", text
+    )
+    idle = time_parts(recorded, "register_o", "mission").limiter
+    assert idle and idle.text == "idle SMs" and idle.evidence == "blocks 64, 132 SMs: 68 have no block"
     best = remedies(recorded, "mission")["idle_sms"][0]
-    assert (best.variant, best.parent) == ("mma_split_keys", "xor_swizzle") and best.faster > 1.4
-    assert best.after < 5 < 50 < best.before
+    assert (best.variant, best.parent) == ("split_keys", "register_o") and best.faster > 1.3
+    assert best.after < 5 < 45 < best.before
 
 
 PROFILED = json.loads((RECORDED / "limits_h200.json").read_bytes())
@@ -142,15 +145,18 @@ def test_profiled_kernels_are_held_by_what_they_are_made_of(case: str, kinds: li
     name, shape = case.split("/")
     suite = factory.suite([factory.variant(name, roof=PROFILED[case]["roof"])], [factory.shape(shape)])
     facts = factory.facts_of(PROFILED[case]["facts"], name, shape=shape)
-    ranked = limiters(Readings(factory.bare_record(suite, facts)), name, shape)
-    assert [x.kind for x in ranked.limiters[:2]] == kinds and ranked.note == ""
+    parts = time_parts(Readings(factory.bare_record(suite, facts)), name, shape)
+    found = [x.kind for x in parts.limiters]
+    assert found[0] == kinds[0] and kinds[1] in found and parts.note == ""
 
 
 # --- counters ---------------------------------------------------------------------------------------
 
 
 def test_the_largest_share_of_stalls_is_named() -> None:
-    assert text(**COUNTED, stall_share_barrier=41.0, stall_share_wait=12.0) == "barrier stalls 41 %; wait stalls 12 %"
+    words = text(**COUNTED, stall_share_barrier=41.0, stall_share_wait=12.0)
+    barrier, wait = "the block's other warps at a barrier", "the fixed latency of the previous instruction"
+    assert words == f"waiting for {barrier} 33 %; waiting for {wait} 10 %; unattributed 38 %"
 
 
 def test_warps_that_could_issue_are_held_by_nothing() -> None:
@@ -160,7 +166,7 @@ def test_warps_that_could_issue_are_held_by_nothing() -> None:
 def test_stalls_count_as_far_as_nothing_is_issued_meanwhile() -> None:
     busy = {**COUNTED, "issue_active": 90.0, "stall_share_wait": 50.0}
     assert kinds(**busy) == ["issue", "stall_wait"]
-    assert limiters(Readings(record(**busy)), "fast", "mission").limiters[1].rank == pytest.approx(5.0)
+    assert time_parts(Readings(record(**busy)), "fast", "mission").limiters[1].share == pytest.approx(5.0)
 
 
 @pytest.mark.parametrize(
@@ -184,15 +190,15 @@ def test_a_resource_near_its_roof_comes_first(counters: dict[str, float], kind: 
 
 def test_a_planted_bank_conflict_is_named() -> None:
     passes = 0.97 * 132 * 20_000
-    result = limiters(
+    result = time_parts(
         Readings(
             record(**COUNTED, shared_wavefronts=passes, bank_conflicts=0.875 * passes, stall_share_mio_throttle=60)
         ),
         "fast",
         "mission",
     ).limiters[0]
-    assert result.kind == "bank_conflicts" and result.brief.startswith("bank conflicts, 88 % of the passes")
-    assert "shared memory 97 % busy" in result.evidence and result.facts[0] == "bank_conflicts"
+    assert result.kind == "bank_conflicts" and result.brief == "bank conflicts 97 %"
+    assert "88 % of the passes through shared memory" in result.evidence and result.facts[0] == "bank_conflicts"
 
 
 @pytest.mark.parametrize(("lost", "kind"), [(0.5, "bank_conflicts"), (0.49, "shared")])
@@ -208,50 +214,121 @@ def test_a_resource_counts_from_a_share_on(share: float) -> None:
 
 def test_conflicts_short_of_the_roof_are_evidence_of_the_wait_for_shared_memory() -> None:
     recorded = Readings(record(**COUNTED, shared_wavefronts=1e5, bank_conflicts=3e4, stall_share_short_scoreboard=50))
-    (result,) = limiters(recorded, "fast", "mission").limiters
+    (result,) = time_parts(recorded, "fast", "mission").limiters
     assert "bank conflicts are 30 % of the passes" in result.evidence
 
 
 def test_a_grid_that_leaves_sms_idle() -> None:
     blocks = factory.fact("blocks", 64, "fast", arch="sm_90a", shape="mission", kernel="fast_kernel")
-    result = text(blocks, **COUNTED, stall_share_wait=30.0)
-    assert result == "64 blocks on 132 SMs; wait stalls 30 %"
     recorded = record(blocks, **COUNTED)
     for recorded_sms, sms in ((100, 100), (None, 132)):  # the machine's own count, else the device table's
         on = replace(recorded, environment=replace(recorded.environment, gpu_sms=recorded_sms))
-        assert limiter(Readings(on), "fast", "mission").startswith(f"64 blocks on {sms} SMs")
+        idle = time_parts(Readings(on), "fast", "mission").limiter
+        assert idle and idle.kind == "idle_sms" and idle.share == pytest.approx(100 * (1 - 64 / sms))
+        assert idle.evidence == f"blocks 64, {sms} SMs: {sms - 64} have no block"
     many = factory.fact("blocks", 2 * 132 + 10, "fast", arch="sm_90a", shape="mission", kernel="fast_kernel")
-    assert text(many, **COUNTED, stall_share_wait=30.0).startswith("1.04 waves of blocks")
-    idle = limiters(Readings(record(many, **COUNTED, stall_share_wait=30.0)), "fast", "mission").limiters[0]
-    assert idle.share == pytest.approx(100 * (1 - 274 / 264 / 2)) and "the last wave fills 4 %" in idle.evidence
+    idle = time_parts(Readings(record(many, **COUNTED, stall_share_wait=30.0)), "fast", "mission").limiter
+    assert idle and idle.share == pytest.approx(100 * (1 - 274 / 264 / 2))
+    assert "the last of 1.04 waves fills 4 %" in idle.evidence
 
 
 def test_the_longest_phase_is_told_with_its_error() -> None:
     share = factory.fact("phase_share_load", 39.2, "fast", shape="mission", detail=Sampled(900, 1.6))
-    assert text(share, **COUNTED, stall_share_wait=24.0) == "wait stalls 24 %; load phase 39 ± 2 %"
+    assert text(share, **COUNTED, stall_share_wait=24.0) == (
+        "waiting for the fixed latency of the previous instruction 19 %; load phase 39 ± 2 %; unattributed 61 %"
+    )
     assert list(phase_shares(record(share), MISSION)) == ["load"]
 
 
 def test_what_was_not_measured_names_nothing() -> None:
     full = record()
     bare = replace(full, facts=Facts([f for f in full.facts if f.source != "events"]))
-    assert limiter(Readings(bare), "fast", "mission") == ""
+    assert time_parts(Readings(bare), "fast", "mission").text == ""
     assert text(**COUNTED, stall_share_barrier=None) == ""
 
 
 def test_without_a_variant_there_is_no_limiter() -> None:
-    assert limiter(Readings(factory.record()), None, "mission") == ""
+    assert time_parts(Readings(factory.record()), None, "mission").text == ""
 
 
-def test_without_counters_the_formulas_and_the_time_say_how_near_each_roof_is() -> None:
-    ranked = limiters(Readings(record(formula_flop=536870912.0, formula_bytes=2097152.0)), "fast", "mission")
-    assert ranked.text == "nothing near its roof; nearest fp16 tensor cores at 1 % of its roof"
-    assert [x.kind for x in ranked.limiters] == ["fp16_tensor"]
+def test_without_counters_a_case_far_below_its_roofs_is_unattributed() -> None:
+    parts = time_parts(Readings(record(formula_flop=2e10, formula_bytes=2097152.0)), "fast", "mission")
+    assert [x.kind for x in parts.limiters] == ["fp16_tensor"] and "no counters" in parts.note
+    assert re.fullmatch(r"fp16 tensor cores busy \d+ %; unattributed \d\d %", parts.text)
 
 
 def test_what_lies_in_l2_has_a_dram_roof_with_cold_caches_alone() -> None:
     warm = record(formula_flop=536870912.0, formula_bytes=5e7)
     shape = replace(warm.suite.shapes["mission"], rank_by="cold")
     cold = replace(warm, suite=replace(warm.suite, shapes={**warm.suite.shapes, "mission": shape}))
-    kinds = [{x.kind for x in limiters(Readings(r), "fast", "mission").limiters} for r in (warm, cold)]
+    kinds = [{x.kind for x in time_parts(Readings(r), "fast", "mission").limiters} for r in (warm, cold)]
     assert "dram" not in kinds[0] and "dram" in kinds[1]
+
+
+# --- the whole time -----------------------------------------------------------------------------------
+
+
+def divided(values: advised.Values, *, gpu: bool = True) -> tuple[dict[str, float], TimeParts]:
+    time = time_parts(Readings(advised.record(values, gpu=gpu)), "fast", "mission")
+    return {p.kind: p.share for p in time.parts}, time
+
+
+def test_waits_are_shares_of_the_time_in_which_sms_have_warps() -> None:
+    shares, _ = divided(advised.stall("barrier", 50.0))
+    assert shares == pytest.approx(
+        {"issue": 18.0, "stall_barrier": 36.0, "empty_sms": 10.0, "unattributed": 36.0}, rel=0.01
+    )
+
+
+def test_sms_without_warps_are_left_out_where_the_busy_resource_takes_that_time_too() -> None:
+    shares, time = divided({**advised.COUNTED, "dram_throughput": 95.0})
+    assert shares == pytest.approx({"dram": 95.0, "unattributed": 5.0})
+    assert time.most["empty_sms"] == pytest.approx(5.0)
+
+
+def test_without_the_count_of_issued_instructions_waits_are_upper_bounds() -> None:
+    _, time = divided({**advised.stall("barrier", 50.0), "instructions_issued": None})
+    bound = next(p for p in time.parts if p.kind == "stall_barrier")
+    assert bound.share == pytest.approx(40.0) and "at most" in bound.evidence
+
+
+def test_waits_that_overlap_a_busy_resource_are_left_out_but_bound_by_the_rest() -> None:
+    shares, time = divided({**advised.stall("long_scoreboard", 50.0), "dram_throughput": 80.0})
+    assert shares == pytest.approx({"dram": 80.0, "empty_sms": 10.0, "unattributed": 10.0}, rel=0.01)
+    assert "overlap" in time.parts[-1].evidence and time.most["stall_long_scoreboard"] == pytest.approx(20.0)
+
+
+def test_waits_that_fit_stand_beside_the_busy_resource() -> None:
+    shares, _ = divided({**advised.stall("barrier", 10.0), "dram_throughput": 80.0})
+    assert shares["stall_barrier"] == pytest.approx(7.2, rel=0.01) and "issue" not in shares
+
+
+def test_idle_sms_are_known_without_a_gpu() -> None:
+    shares, time = divided({"blocks": 33}, gpu=False)
+    assert shares == pytest.approx({"idle_sms": 75.0, "unattributed": 25.0})
+    assert time.parts[-1].evidence == "nothing was timed"
+
+
+def test_sms_without_a_block_are_idle_in_the_time_beside_the_launch() -> None:
+    roofs = (Roof("launch", 3.0, "us", "measured", factory.GPU),)
+    case = replace(advised.record({"isolated_p50": 10.0, "kernel_launches": 1, "blocks": 66}), roofs=roofs)
+    time = time_parts(Readings(case), "fast", "mission")
+    assert {p.kind: p.share for p in time.parts} == pytest.approx(
+        {"launch": 30.0, "idle_sms": 35.0, "unattributed": 35.0}
+    )
+
+
+def test_without_counters_the_formulas_resource_is_named() -> None:
+    shares, time = divided({"isolated_p50": 10.0, "formula_flop": 6e9, "formula_bytes": 1e6})
+    assert shares["fp16_tensor"] == pytest.approx(100 * 6e9 / 989.4e6 / 10, rel=0.01)
+    assert time.timed and time.sentence.endswith("is unattributed")
+
+
+def test_the_parts_of_every_published_case_add_up() -> None:
+    readings = Readings(conftest.published())
+    for shape in conftest.published().suite.shapes.values():
+        for variant in conftest.published().suite.variants.values():
+            if variant.runs_on(shape):
+                time = time_parts(readings, variant.name, shape.name)
+                assert sum(p.share for p in time.parts) == pytest.approx(100)
+                assert all(p.share >= 0 and p.evidence for p in time.parts)

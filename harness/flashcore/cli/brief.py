@@ -10,9 +10,9 @@ from math import inf
 from typing import Any
 
 from flashcore.errors import UsageError
-from flashcore.explain import heat, roofline, time_shares
+from flashcore.explain import heat, roofline
 from flashcore.explain.advice import advice, unadvised
-from flashcore.explain.limiter import WORTH, limiters
+from flashcore.explain.limiter import WORTH, time_parts
 from flashcore.explain.readings import Readings
 from flashcore.gate.expand import Expansion, headroom
 from flashcore.gate.formats import escaped
@@ -42,6 +42,7 @@ def brief(judged: Judged, case: str) -> _Data:
     if variants[0].name != name or not at:
         raise UsageError(f"{case}: expected VARIANT/SHAPE, such as {variants[0].name}/{shape.name}")
     readings, expansion = Readings(record), Expansion(record, [name])
+    parts = time_parts(readings, name, at)
 
     def by(*names: str) -> list[str]:
         facts = (f for f in record.facts.of(name) if f.name in names and f.value is not None)
@@ -77,17 +78,14 @@ def brief(judged: Judged, case: str) -> _Data:
         }
 
     def first_limiter() -> _Data:
-        ranked = limiters(readings, name, at)
-        if not ranked.limiters:
-            return {"note": ranked.note} if ranked.note else unmeasured("profile", "ncu_duration")
-        first = ranked.limiters[0]
-        lines = [
-            x for one in record.listings if one.subject.case == Case(name, at) for x in heat.hottest(heat.in_order(one))
-        ]
+        if not (first := parts.limiter):
+            return unmeasured("profile", "ncu_duration")
+        here = (one for one in record.listings if one.subject.case == Case(name, at))
+        lines = [x for one in here for x in heat.hottest(heat.in_order(one))]
         lines.sort(key=lambda x: (x.stall is None or not first.kind.endswith(x.stall[0]), -x.samples))
         line = next((f"{x.file}:{x.number}: {x.source}" for x in lines if x.number), "unmeasured: no warp samples")
-        about = {"note": ranked.note or ranked.phase, "line": line, "by": by(*first.facts)}
-        return {"is": first.brief, "share": first.share, "evidence": first.evidence} | about
+        about = {"note": parts.note or parts.phase, "line": line, "by": by(*first.facts)}
+        return {"is": first.text, "share": first.share, "evidence": first.evidence} | about
 
     def budgets() -> list[_Data]:
         limits, rows = {b.name: b for b in record.suite.budgets}, []
@@ -103,7 +101,7 @@ def brief(judged: Judged, case: str) -> _Data:
             worst.setdefault(row["budget"], row)
         return list(worst.values())
 
-    parts, part = time_shares.whole(readings, name, at), unadvised(readings, name, at)
+    part = unadvised(readings, name, at)
     return {
         "case": case,
         "run": record.id,
@@ -111,7 +109,7 @@ def brief(judged: Judged, case: str) -> _Data:
         "assumed_gpu": None if record.gpu else roofline.assumed_gpu(record),
         "right": right(),
         "time": time(),
-        "parts": {p.kind: p.percent for p in parts.parts if p.percent >= WORTH} | {"by": by(shape.time, "issue_active")}
+        "parts": {p.kind: p.share for p in parts.parts if p.share >= WORTH} | {"by": by(shape.time, "issue_active")}
         if parts.timed
         else unmeasured("bench", shape.time),
         "limiter": first_limiter(),
@@ -121,7 +119,7 @@ def brief(judged: Judged, case: str) -> _Data:
             | {"by": by(*(fact for fact, *_ in x.evidence))}
             for x in advice(readings, name, at)
         ],
-        "no_advice_for": {"part": part.kind, "percent": part.percent} if part else None,
+        "no_advice_for": {"part": part.kind, "percent": part.share} if part else None,
     }
 
 

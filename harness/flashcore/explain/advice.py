@@ -1,7 +1,7 @@
 """Derives advice from facts by rules: a change of the code, its evidence, and an upper bound of its gain.
 
 The rules are in ``advice.toml``. Most need only static facts. Counters add the bound of the gain, from the parts of the
-case's time (:mod:`flashcore.explain.time_shares`).
+case's time (:mod:`flashcore.explain.limiter`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from weakref import WeakKeyDictionary
 
 from flashcore.chips.occupancy import WARP
 from flashcore.explain.explain import what_ifs
-from flashcore.explain.limiter import WORTH, Remedy, idle_sms, remedies
+from flashcore.explain.limiter import WORTH, Part, Remedy, TimeParts, idle_share, remedies, time_parts
 from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import sm_count
-from flashcore.explain.time_shares import Part, Whole, whole
 from flashcore.model.catalogue import spec_of
 from flashcore.model.record import Fact, Subject, Value
 from flashcore.model.suite import Shape
@@ -132,7 +131,7 @@ def advice(readings: Readings, variant: str, shape: str, arch: str | None = None
         arch: the arch of the static facts; by default the measured or usual one, the only one with counters.
     """
     results: dict[tuple[str, object], Advice] = {}
-    if not (is_timed(readings.record.suite.shapes[shape]) or whole(readings, variant, shape).timed):
+    if not (is_timed(readings.record.suite.shapes[shape]) or time_parts(readings, variant, shape).timed):
         return ()
     for item in _every(readings, variant, shape, arch):
         results.setdefault((item.rule, item.evidence), item)  # kernels with equal evidence give one item
@@ -140,12 +139,9 @@ def advice(readings: Readings, variant: str, shape: str, arch: str | None = None
 
 
 def unadvised(readings: Readings, variant: str, shape: str) -> Part | None:
-    """The largest part of a case's time, if there is no advice that can remove some of it."""
-    time = whole(readings, variant, shape)
-    if not time.timed or (largest := time.largest) is None:
-        return None
-    removes = {rule.id: rule.removes for rule in rules()}
-    return None if any(largest.kind in removes[x.rule] for x in advice(readings, variant, shape)) else largest
+    """The part of which the most lies above the floor, if no advice can remove some of it."""
+    part, removes = time_parts(readings, variant, shape).next, {rule.id: rule.removes for rule in rules()}
+    return None if part and any(part.kind in removes[x.rule] for x in advice(readings, variant, shape)) else part
 
 
 def is_timed(shape: Shape) -> bool:
@@ -166,7 +162,7 @@ def _every(readings: Readings, variant: str, shape: str, arch: str | None) -> It
         return
     arch = arch or readings.arch
     measured = readings.arch is None or arch is None or same_hardware(arch, readings.arch)
-    time = whole(readings, variant, shape)
+    time = time_parts(readings, variant, shape)
     unbounded = "its part of the time was not counted" if time.timed else UNTIMED
     kernels: dict[str | None, dict[str, Fact]] = {}
     counters: dict[str, Fact] = {}
@@ -266,15 +262,14 @@ _DERIVED: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
 }
 
 
-def _values(readings: Readings, subject: Subject, facts: Mapping[str, Fact], time: Whole | None) -> dict[str, Any]:
+def _values(readings: Readings, subject: Subject, facts: Mapping[str, Fact], time: TimeParts | None) -> dict[str, Any]:
     """The values of facts and derived facts by name."""
     record, variant = readings.record, readings.record.suite.variants[subject.variant]
     values: dict[str, Any] = {n: f.value for n, f in facts.items()}
     values = {name: values[launched] for name, launched in _AS_LAUNCHED.items() if launched in values} | values
     values |= {"fp64": variant.roof.startswith("fp64"), "tensor_roof": variant.roof.endswith("_tensor")}
     if time and (sms := sm_count(record)):
-        idle = idle_sms(readings, variant, subject.shape or "")
-        values |= {"sms": sms, "idle_share": idle.share if idle else 0.0}
+        values |= {"sms": sms, "idle_share": idle_share(readings, subject.variant, subject.shape or "")}
     values |= {f"time_{kind}": share for kind, share in time.most.items()} if time else {}
     plan = readings.plans(subject.arch).get((subject.variant, subject.shape or ""))
     for step in what_ifs(record, plan, subject.arch or ""):
@@ -287,15 +282,14 @@ def _values(readings: Readings, subject: Subject, facts: Mapping[str, Fact], tim
 
 
 def _advice(
-    readings: Readings, rule: Rule, subject: Subject, values: Mapping[str, Any], time: Whole | None, unbounded: str
+    readings: Readings, rule: Rule, subject: Subject, values: Mapping[str, Any], time: TimeParts | None, unbounded: str
 ) -> Advice:
-    parts = {kind: time.most[kind] for kind in rule.removes if kind in time.most} if time else {}
+    parts = {kind: share for kind, share in time.most.items() if kind in rule.removes} if time else {}
     bound = " + ".join(f"{kind} {share:.1f} %" for kind, share in parts.items())
     limiter = max(parts, key=lambda kind: parts[kind], default="")
-    gain = min(sum(parts.values()), 100.0) if parts else None
-    gap = readings.gap(subject.variant, subject.shape or "") if subject.shape else None
-    if gain is not None and gap and gain > (above := max(100 * (1 - 1 / gap.ratio), 0.0)):
-        gain, bound = above, f"{bound}, of which at most the {above:.1f} % above its floor"
+    gain = time.saved(rule.removes) if time and parts else None
+    if time and gain is not None and gain < sum(parts.values()):
+        bound += f", of which at most {gain:.1f} %: what overlaps counts once, and only what lies above its floor"
     return Advice(
         rule.id,
         subject,

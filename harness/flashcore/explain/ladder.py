@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from math import log
 
 from flashcore.explain import roofline
-from flashcore.explain.limiter import limiter
+from flashcore.explain.limiter import time_parts
 from flashcore.explain.predictions import Judged, Outcome, judge, progress
 from flashcore.explain.readings import Reading, Readings
 from flashcore.explain.rows import Row
@@ -173,12 +173,12 @@ def _step(readings: Readings, variant: Variant, at: Shape, on_path: bool) -> Ste
         speedup=readings.speedup(at.time, variant.name, variant.parent, shape),
         judged=tuple(judge(readings, variant, shape)),
         moved=tuple(Moved(name, *pair(name)) for name in COUNTERS),
-        limiter=limiter(readings, variant.name, shape),
+        limiter=time_parts(readings, variant.name, shape).text,
         outcome="unmeasured",
         finding="",
         on_path=on_path,
     )
-    outcome, finding = _finding(step, limiter(readings, variant.parent, shape))
+    outcome, finding = _finding(step, time_parts(readings, variant.parent, shape).text)
     if variant.also and step.speedup is not None:
         finding += f"; more than one change: {variant.also}"
     return replace(step, outcome=outcome, finding=finding)

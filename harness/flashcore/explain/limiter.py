@@ -1,37 +1,31 @@
-"""Ranks the limiters of a case, with counters as evidence, and finds remedies on the ladder.
+"""Divides a case's time into parts, of which the largest limits it. It is the only model of a limiter and its share.
 
-Three kinds of limiters are ranked by the share of time, or of the GPU's capacity, that they take:
-
-- a resource near its roof: DRAM, L2, shared memory, the tensor pipe, issue slots, special functions;
-- stalled warps: a stall reason's share of all stalls, scaled by the share of cycles without an issue;
-- idle SMs: fewer blocks than SMs, or a partly filled last wave.
-
-Without counters, the problem's formulas and the measured time give each resource's share of its roof. If all are far
-below it, a resource without a known roof is named. The launch is a bound, not a limiter.
+The parts are the launch, the busiest resource, SMs without blocks or warps, and waits. The rest is unattributed. Shares
+are never rescaled to fill the time. What takes place while a part does, such as waits for a busy resource, overlaps it
+and is no part. Without counters, only the launch, a resource by the problem's formulas, and idle SMs are known; without
+times, only idle SMs, as a share of the GPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 from weakref import WeakKeyDictionary
 
-from flashcore.chips import devices
 from flashcore.explain import roofline
 from flashcore.explain.readings import Readings
+from flashcore.explain.resources import CaseReader, Use, title
 from flashcore.model.catalogue import PHASE_SHARE
 from flashcore.model.causes import Sampled
-from flashcore.model.record import Fact, Record, Roof, Subject
-from flashcore.model.suite import Variant
-from flashcore.model.text import in_words, significant
+from flashcore.model.record import Fact, Record, Subject
 
 #: NVIDIA's rule of thumb: a resource that is busy for a smaller share of the time, %, does not bound a kernel.
 NEAR = 60.0
-#: A limiter with a smaller share, %, is not named.
+#: A smaller share of the time, %, is not worth a mention.
 WORTH = 2.0
-#: A case within this factor of its launches' least time is limited by launches alone.
-AT_LAUNCH = 1.25
+#: Bank conflicts that are this share of the passes through shared memory, %, are what keeps it busy.
+CONFLICTS = 50.0
 
 #: ncu's stall reason → the event that its warps wait for.
 WAITS = {
@@ -54,58 +48,296 @@ WAITS = {
     "wait": "the fixed latency of the previous instruction",
 }
 _SHARED_MEMORY_STALLS = ("mio_throttle", "short_scoreboard")
-_NAMES = {
-    "dram": "DRAM",
-    "l2": "L2",
-    "l1": "L1",
-    "shared": "shared memory",
-    "exp": "special functions",
-    "issue": "issue slots",
-    "fp32": "fp32 pipes",
-    "barrier": "barriers",
-}
-#: A formula's amount → the resource that executes it.
-_WORK = {
-    "dram_bytes": "dram",
-    "l2_bytes": "l2",
-    "l1_bytes": "l1",
-    "shared_bytes": "shared",
-    "exp": "exp",
-    "instructions": "issue",
-    "barriers": "barrier",
-}
+UNATTRIBUTED = "unattributed"
 
 
 @dataclass(frozen=True, slots=True)
-class Limiter:
-    """One limiter of a case.
+class Part:
+    """A part of a case's time.
 
     Args:
-        kind: a resource (``dram``, ``exp``), ``stall_<reason>``, ``bank_conflicts`` or ``idle_sms``; comparable across
-            cases.
-        brief: a few words with its share: ``wait stalls 23 %``.
-        share: the share of time or capacity that it takes, %; for a stall reason, its share of all stalls.
-        evidence: the counters that show it, with their values.
-        facts: the names of these counters.
-        idle: for a stall reason, the share of cycles without an issue, since a stall costs no time in the others.
+        kind: a resource (``dram``, ``exp``), ``launch``, ``stall_<reason>``, ``bank_conflicts``, ``idle_sms``,
+            ``empty_sms`` or ``unattributed``; comparable across cases.
+        text: a few words.
+        share: its share of the whole time, %.
+        evidence: the facts that show it with their values, and its derivation.
+        facts: the names of these facts.
+        overlaps: whether it takes place while the parts do, so that it is none of them.
     """
 
     kind: str
-    brief: str
+    text: str
     share: float
     evidence: str
-    facts: tuple[str, ...]
-    idle: float = 1.0
+    facts: tuple[str, ...] = ()
+    overlaps: bool = False
 
     @property
-    def rank(self) -> float:
-        """The share of time by which it is ranked, %."""
-        return self.share * self.idle
+    def brief(self) -> str:
+        """``DRAM busy 85 %``."""
+        return f"{self.text} {self.share:.0f} %"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeParts:
+    """A case's whole time.
+
+    Args:
+        parts: they add up to 100 %; the last is unattributed.
+        overlapping: what takes place meanwhile, largest first.
+        timed: whether there is a time; if not, parts are shares of the GPU's capacity.
+        room: the share of the time beside the launch, idle SMs and the resource, %, which waits cannot exceed.
+        floor: the resource of the problem's floor, and the share of the time that the floor takes, %; empty and 0 if
+            the floor is unknown.
+        phase: the phase with the largest share of warp time: ``load phase 39 ± 2 %``; empty if the sources mark none.
+        note: the source of the parts if not counters.
+    """
+
+    parts: tuple[Part, ...]
+    overlapping: tuple[Part, ...]
+    timed: bool
+    room: float = 100.0
+    floor: tuple[str, float] = ("", 0.0)
+    phase: str = ""
+    note: str = ""
+
+    @property
+    def limiters(self) -> tuple[Part, ...]:
+        """The parts that are worth a mention, largest first, then what overlaps them; empty if nothing was timed.
+
+        Issuing instructions is work, and limits only a case that does it for half of the time.
+        """
+        if not self.timed:
+            return ()
+        named = (p for p in self.parts[:-1] if p.share >= WORTH and (p.kind != "issue" or p.share >= 50))
+        return (*sorted(named, key=lambda p: -p.share), *self.overlapping)
+
+    @property
+    def limiter(self) -> Part | None:
+        """The largest part; ``None`` if none is measured."""
+        return next((p for p in self.limiters if not p.overlaps), None)
+
+    @property
+    def above_floor(self) -> float:
+        """The share of the time above the floor, %; 100 if the floor is unknown."""
+        return max(100 - self.floor[1], 0.0)
+
+    @property
+    def next(self) -> Part | None:
+        """The part of which the most lies above the floor; ``None`` if nothing was timed, or none is worth a step."""
+        taken = dict([self.floor])
+        beyond = [(p.share - taken.get(p.kind, 0.0), p) for p in self.limiters if not p.overlaps]
+        worth = [(share, p) for share, p in beyond if min(share, self.above_floor) >= WORTH]
+        return max(worth, key=lambda x: x[0], default=(0.0, None))[1]
+
+    @property
+    def most(self) -> Mapping[str, float]:
+        """By kind, the largest share of the time that its removal can save, %."""
+        return {p.kind: p.share for p in self.parts} | {p.kind: min(p.share, self.room) for p in self.overlapping}
+
+    def saved(self, kinds: Collection[str]) -> float:
+        """The largest share of the time that the removal of all these kinds can save, %: what lies above the floor."""
+        parts, meanwhile = (sum(p.share for p in of if p.kind in kinds) for of in (self.parts, self.overlapping))
+        return min(parts + min(meanwhile, self.room), self.above_floor)
+
+    def share(self, kind: str) -> float:
+        """The share of a kind, whether it is a part or overlaps them, %; 0 if it was not seen."""
+        return next((p.share for p in (*self.parts, *self.overlapping) if p.kind == kind), 0.0)
+
+    @property
+    def text(self) -> str:
+        """One line: the largest part, the longest phase, and two more limiters; empty if none is known."""
+        return self._words(3)
+
+    @property
+    def short(self) -> str:
+        """The largest part and the longest phase."""
+        return self._words(1)
+
+    def _words(self, count: int) -> str:
+        words = [p.brief for p in self.limiters[:count]]
+        if words and self.phase:
+            words.insert(1, self.phase)
+        if words and self.parts[-1].share > self.limiters[0].share:
+            words.append(self.parts[-1].brief)
+        return "; ".join(words)
+
+    @property
+    def sentence(self) -> str:
+        """The largest part and the unattributed one in a sentence without its period."""
+        rest, first = self.parts[-1], self.limiter or self.parts[0]  # without a time, the idle SMs
+        text = f"{first.text[:1].upper()}{first.text[1:]}: {first.share:.0f} %"
+        if not self.timed:
+            return f"{text} of the GPU; nothing was timed" if first is not rest else "Nothing was timed"
+        return f"{text} of the time" + f"; {rest.share:.0f} % is unattributed" * (first is not rest)
+
+
+#: By case, for the lifetime of the readings: each case is looked up as a variant, as a parent and by pages.
+_CACHE: WeakKeyDictionary[Readings, dict[tuple[str, str], TimeParts]] = WeakKeyDictionary()
+#: Remedies by shape, for the lifetime of the readings.
+_REMEDIES: WeakKeyDictionary[Readings, dict[str, dict[str, list[Remedy]]]] = WeakKeyDictionary()
+
+
+def time_parts(readings: Readings, name: str | None, shape: str) -> TimeParts:
+    """The parts of a variant's time at a shape, which must be the suite's; computed once per readings."""
+    variant = readings.record.suite.variants.get(name or "")
+    if variant is None:
+        return TimeParts((Part(UNATTRIBUTED, UNATTRIBUTED, 100.0, "nothing was timed"),), (), False)
+    cached = _CACHE.setdefault(readings, {})
+    if (variant.name, shape) not in cached:
+        case = CaseReader(readings, variant, readings.record.suite.shapes[shape])
+        cached[variant.name, shape] = _Division(case).result()
+    return cached[variant.name, shape]
+
+
+def uses(readings: Readings, variant: str, shape: str) -> Mapping[str, Use]:
+    """The share of the time that each resource takes in a case (:mod:`flashcore.explain.resources`)."""
+    suite = readings.record.suite
+    return CaseReader(readings, suite.variants[variant], suite.shapes[shape]).uses
+
+
+class _Division:
+    """The division of one case's time."""
+
+    def __init__(self, case: CaseReader) -> None:
+        self.case = case
+        self.parts: list[Part] = []
+
+    @property
+    def room(self) -> float:
+        """The share of the time that no part takes yet, %."""
+        return max(100 - sum(p.share for p in self.parts), 0.0)
+
+    def add(self, part: Part) -> None:
+        """Adds a part, or as much of it as there is room for."""
+        self.parts.append(replace(part, share=min(part.share, self.room)))
+
+    def result(self) -> TimeParts:
+        case = self.case
+        if launch := case.uses.get("launch"):
+            self.add(_of_use(launch))
+        resources = self._resources()
+        for part in resources[:1]:
+            self.add(part)
+        beside = case.running
+        if idle := _idle(case):
+            self.add(idle := replace(idle, share=idle.share * case.running / 100))
+            beside -= idle.share
+        active = beside if case.active is None else min(beside, case.active)
+        if not resources and (issue := case.uses.get("issue")) and issue.counted:
+            self.add(replace(_of_use(issue), text="issuing instructions"))
+        room, waits = self.room, list(self._waits(active))
+        total = sum(p.share for p in waits)
+        fits = not resources or total <= room + 0.5
+        meanwhile = [*resources[1:], *(() if fits else waits)]
+        for part in waits if fits else ():
+            self.add(part)
+        if case.active is not None and beside - active >= WORTH:
+            source = f"the time beside launch, idle SMs and {self._basis(active)}"
+            empty = Part("empty_sms", "SMs without warps", beside - active, source, ("instructions_issued",))
+            if empty.share <= self.room + 0.5:
+                self.add(empty)
+            else:
+                meanwhile.append(empty)
+        timed = bool(case("issue_active") or case(case.shape.time) or case.is_counted)
+        rest = "smaller waits, and uncounted work" if fits else f"waits take {total:.0f} %, and overlap the resource"
+        self.parts.append(Part(UNATTRIBUTED, UNATTRIBUTED, self.room, rest if timed else "nothing was timed"))
+        gap = case.readings.gap(case.variant.name, case.shape.name)
+        return TimeParts(
+            tuple(self.parts),
+            tuple(sorted((replace(p, overlaps=True) for p in meanwhile if p.share >= WORTH), key=lambda p: -p.share)),
+            timed,
+            room,
+            (gap.floor.resource, 100 / gap.ratio) if gap else ("", 0.0),
+            _longest_phase(case.record, case.subject),
+            "" if case.is_counted or not timed else "no counters: by the problem's formulas and the measured time",
+        )
+
+    def _resources(self) -> list[Part]:
+        """The resources that bound the case, the first one first; without counters the nearest to its roof. DRAM comes
+        before L2, through which its bytes pass."""
+        found = [use for name, use in self.case.uses.items() if name != "launch"]
+        if self.case.is_counted:
+            found = [use for use in found if use.share >= NEAR]
+        near_dram = any(use.resource == "dram" and use.share >= NEAR for use in found)
+        found.sort(key=lambda use: (near_dram and use.resource == "l2", -use.share, use.resource))
+        return [self._conflicting(use) or _of_use(use) for use in found]
+
+    def _conflicting(self, use: Use) -> Part | None:
+        """Shared memory that bank conflicts keep busy."""
+        lost = self._conflicts()
+        if use.resource != "shared" or lost is None or lost < CONFLICTS:
+            return None
+        passes = " of ".join(self.case.evidence(name) for name in ("bank_conflicts", "shared_wavefronts"))
+        evidence = f"{passes}: {lost:.0f} % of the passes through shared memory"
+        return Part("bank_conflicts", "bank conflicts", use.share, evidence, ("bank_conflicts", *use.facts))
+
+    def _conflicts(self) -> float | None:
+        """Bank conflicts as a share of the passes through shared memory, %."""
+        lost, passes = self.case("bank_conflicts"), self.case("shared_wavefronts")
+        return 100 * min(lost / passes, 1.0) if lost is not None and passes else None
+
+    def _basis(self, active: float) -> str:
+        if self.case.active is None:
+            return f"at most: all of the other {active:.0f} %"
+        return f"{active:.0f} % of the time, in which SMs have warps"
+
+    def _waits(self, active: float) -> Iterator[Part]:
+        """The waits, largest first. A stall reason's share of all stalls counts as far as nothing is issued meanwhile.
+
+        Args:
+            active: the share of the time in which SMs have warps, %.
+        """
+        case = self.case
+        stalls = {reason: share for reason in WAITS if (share := case(f"stall_share_{reason}")) is not None}
+        issuing, longest = (case("issue_active") or 0.0) / 100, max(stalls.values(), default=0.0)
+        for reason, stalled in sorted(stalls.items(), key=lambda x: (-x[1], x[0])):
+            rank = stalled * (1 - issuing)
+            if rank < WORTH:
+                continue
+            facts = (f"stall_share_{reason}", "issue_active")
+            text = f"{case.evidence(*facts)}, of {self._basis(active)}"
+            if reason in _SHARED_MEMORY_STALLS and (lost := self._conflicts()) is not None and lost >= 10:
+                text += f"; bank conflicts are {lost:.0f} % of the passes through shared memory"
+            if stalled == longest and (occupancy := case("achieved_occupancy")) is not None and occupancy < 25:
+                text += f"; few warps to hide it (achieved occupancy {occupancy:.0f} %)"
+            yield Part(f"stall_{reason}", f"waiting for {WAITS[reason]}", rank * active / 100, text, facts)
+
+
+def _of_use(use: Use) -> Part:
+    name = title(use.resource)
+    return Part(use.resource, name if use.resource == "launch" else f"{name} busy", use.share, use.text, use.facts)
+
+
+def _idle(case: CaseReader) -> Part | None:
+    """The SMs without a block, throughout or in the last wave, as a share of the GPU's capacity."""
+    name = "blocks" if case("blocks") is not None else "ncu_grid_size"
+    blocks, sms, per_sm = case(name), roofline.sm_count(case.record), case("blocks_per_sm")
+    if not blocks or not sms:
+        return None
+    if blocks < sms:
+        text = f"{name} {blocks:,.0f}, {sms} SMs: {sms - blocks:.0f} have no block"
+        return Part("idle_sms", "idle SMs", 100 * (1 - blocks / sms), text, (name,))
+    if per_sm and (waves := blocks / (sms * per_sm)) > 1 and waves < ceil(waves):
+        last = 100 * (waves - ceil(waves) + 1)
+        text = f"{name} {blocks:,.0f}, {per_sm:.0f} per SM: the last of {waves:.2f} waves fills {last:.0f} % of the GPU"
+        return Part("idle_sms", "idle SMs", 100 * (1 - waves / ceil(waves)), text, (name, "blocks_per_sm"))
+    return None
+
+
+def idle_share(readings: Readings, variant: str, shape: str) -> float:
+    """The share of the GPU's capacity without a block, throughout or in the last wave, %."""
+    suite = readings.record.suite
+    idle = _idle(CaseReader(readings, suite.variants[variant], suite.shapes[shape]))
+    return idle.share if idle else 0.0
+
+
+# --- the rest of the ladder ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A step of the ladder that reduced a limiter's share and was faster."""
+    """A step of the ladder that reduced the share of a limiter and was faster."""
 
     variant: str
     parent: str
@@ -113,239 +345,6 @@ class Remedy:
     after: float
     faster: float
     technique: str
-
-
-@dataclass(frozen=True, slots=True)
-class Limiters:
-    """A case's limiters, largest first; empty if nothing was measured, or launches take all the time.
-
-    Args:
-        phase: the phase with the largest share of warp time: ``load phase 39 ± 2 %``; empty if the sources mark none.
-        note: the source of the limiters if not counters, or that launches take all the time.
-    """
-
-    limiters: tuple[Limiter, ...]
-    phase: str = ""
-    note: str = ""
-
-    @property
-    def text(self) -> str:
-        """One line: the first limiter, its phase, and two more limiters."""
-        return self._words(3)
-
-    @property
-    def short(self) -> str:
-        """The first limiter and its phase."""
-        return self._words(1)
-
-    def _words(self, count: int) -> str:
-        words = [x.brief for x in self.limiters[:count]]
-        if self.phase:
-            words.insert(1, self.phase)
-        return "; ".join(words) or self.note
-
-
-def limiter(readings: Readings, variant: str | None, shape: str) -> str:
-    """Returns a case's limiters in one line."""
-    return limiters(readings, variant, shape).text
-
-
-#: Limiters by case, for the lifetime of the readings: each case is looked up as a variant, as a parent and by pages.
-_CACHE: WeakKeyDictionary[Readings, dict[tuple[str, str], Limiters]] = WeakKeyDictionary()
-#: Remedies by shape, for the lifetime of the readings.
-_REMEDIES: WeakKeyDictionary[Readings, dict[str, dict[str, list[Remedy]]]] = WeakKeyDictionary()
-
-
-def limiters(readings: Readings, name: str | None, shape: str) -> Limiters:
-    """Returns a case's limiters, ranked by their share of the time; computed once per readings."""
-    variant = readings.record.suite.variants.get(name or "")
-    if variant is None:
-        return Limiters(())
-    cached = _CACHE.setdefault(readings, {})
-    if (variant.name, shape) not in cached:
-        cached[variant.name, shape] = _limiters(_Case(readings, variant, shape))
-    return cached[variant.name, shape]
-
-
-def idle_sms(readings: Readings, variant: Variant, shape: str) -> Limiter | None:
-    """Returns the SMs without a block as a limiter, by the launch plan and the device table; ``None`` if all SMs have
-    blocks to the end, or if either is unknown."""
-    return next(_Case(readings, variant, shape).idle(), None)
-
-
-def _limiters(case: _Case) -> Limiters:
-    if note := case.launch_only():
-        return Limiters((), note=note)
-    if case("ncu_duration") is None:
-        return case.by_formula()
-    # Waits for a busy resource rank below it, and L2 below DRAM, whose bytes pass through it.
-    resources = sorted(case.resources(), key=lambda x: (x.kind != "dram", -x.share))
-    waits = sorted((x for x in (*case.stalls(), *case.idle()) if x.rank >= WORTH), key=lambda x: (-x.rank, x.kind))
-    return Limiters((*resources, *waits), _longest_phase(case.record, case.subject))
-
-
-class _Case:
-    """The measurements of a case; a call returns one fact's value."""
-
-    def __init__(self, readings: Readings, variant: Variant, shape: str) -> None:
-        self.readings, self.variant, self.shape = readings, variant, shape
-        self.record = readings.record
-        self.subject = Subject(variant.name, shape=shape)
-
-    def __call__(self, name: str) -> float | None:
-        return self.readings.of(name, self.variant.name, self.shape).value
-
-    @property
-    def time_us(self) -> float | None:
-        """ncu's duration, which matches its counters; else the ranking time."""
-        duration = self("ncu_duration")
-        return duration / 1e3 if duration else self(self.record.suite.shapes[self.shape].time)
-
-    def ceilings(self) -> Sequence[Roof]:
-        hertz = self("sm_clock")
-        mhz = hertz / 1e6 if hertz else self("bench_sm_clock")
-        return roofline.roofs(devices.find(self.record.gpu), mhz, self.readings.roofs(self.subject))
-
-    def launch_only(self) -> str:
-        """Returns a note if launches take all of the case's time, else an empty string."""
-        time, launch = self(self.record.suite.shapes[self.shape].time), self("formula_launches")
-        work = [n for n in _WORK if self(f"formula_{n}")] + [n for n in ("flop", "bytes") if self(f"formula_{n}")]
-        if time and launch and not work:
-            return f"nothing: {launch:,.0f} empty launches, {significant(time / launch, 3)} µs each"
-        roof = roofline.pick(self.ceilings(), "launch", roofline.REACHABLE)
-        launches = self("kernel_launches") or 1.0
-        if time and roof and time <= AT_LAUNCH * roof.us(launches):
-            return f"nothing: {launches:,.0f} launches alone take {significant(time, 3)} µs"
-        return ""
-
-    # --- resources -------------------------------------------------------------------------------
-
-    def resources(self) -> Iterator[Limiter]:
-        """Yields the resources that are busy for at least ``NEAR`` percent of the time."""
-        for name, share, facts in self._busy():
-            if share < NEAR:
-                continue
-            if name == "shared" and (lost := self._conflicts()) is not None and lost >= 50:
-                brief = f"bank conflicts, {lost:.0f} % of the passes through shared memory"
-                passes = f"{self._with_value('bank_conflicts')} of {self._with_value('shared_wavefronts')}"
-                evidence = f"{passes}; shared memory {share:.0f} % busy"
-                yield Limiter("bank_conflicts", brief, share, evidence, ("bank_conflicts", *facts))
-                continue
-            yield Limiter(name, f"{title(name)} {share:.0f} % busy", share, self._evidence(facts), facts)
-
-    def _busy(self) -> Iterator[tuple[str, float, tuple[str, ...]]]:
-        for name, fact in (
-            ("dram", "dram_throughput"),
-            ("l2", "l2_throughput"),
-            (self.variant.roof, "tensor_active"),
-            ("issue", "issue_active"),
-        ):
-            if (share := self(fact)) is not None and (name.endswith("_tensor") or fact != "tensor_active"):
-                yield name, share, (fact,)
-        if (share := roofline.shared_busy(self.record, self.subject)) is not None:
-            yield "shared", share, ("shared_wavefronts", "elapsed_cycles")
-        if (share := roofline.l1_busy(self.record, self.subject)) is not None:
-            yield "l1", share, ("l1_bytes", "elapsed_cycles")
-        time, ceilings = self.time_us, self.ceilings()
-        for name, fact in (("fp32", "cuda_core_flop"), ("exp", "formula_exp")):
-            amount, roof = self(fact), roofline.pick(ceilings, name, roofline.REACHABLE)
-            if amount and roof and time:
-                yield name, roof.percent(amount, time), (fact, "ncu_duration")
-
-    def _conflicts(self) -> float | None:
-        """Bank conflicts as a share of the passes through shared memory, %."""
-        lost, passes = self("bank_conflicts"), self("shared_wavefronts")
-        return 100 * min(lost / passes, 1.0) if lost is not None and passes else None
-
-    # --- waits ------------------------------------------------------------------------------------
-
-    def stalls(self) -> Iterator[Limiter]:
-        """Yields each stall reason with its share of all stalls."""
-        idle = 1 - (self("issue_active") or 0.0) / 100
-        longest = max((self(f"stall_share_{reason}") or 0.0 for reason in WAITS), default=0.0)
-        for reason, what in WAITS.items():
-            fact = f"stall_share_{reason}"
-            share = self(fact)
-            if share is None:
-                continue
-            text = f"{self._evidence((fact, 'issue_active'))}: warps wait for {what}"
-            if reason in _SHARED_MEMORY_STALLS and (lost := self._conflicts()) is not None and lost >= 10:
-                text += f"; bank conflicts are {lost:.0f} % of the passes through shared memory"
-            if share == longest and (occupancy := self("achieved_occupancy")) is not None and occupancy < 25:
-                text += f"; few warps to hide it (achieved occupancy {occupancy:.0f} %)"
-            words = reason.replace("_", " ").removesuffix(" stall")
-            yield Limiter(f"stall_{reason}", f"{words} stalls {share:.0f} %", share, text, (fact, "issue_active"), idle)
-
-    # --- SMs without work -------------------------------------------------------------------------
-
-    def idle(self) -> Iterator[Limiter]:
-        """Yields a limiter if SMs have no block, throughout or in the last wave."""
-        name = "blocks" if self("blocks") is not None else "ncu_grid_size"
-        blocks, sms, per_sm = self(name), roofline.sm_count(self.record), self("blocks_per_sm")
-        if not blocks or not sms:
-            return
-        if blocks < sms:
-            lost, text = 1 - blocks / sms, f"{name} {blocks:,.0f}, {sms} SMs: {sms - blocks:.0f} have no block"
-            yield Limiter("idle_sms", f"{blocks:,.0f} blocks on {sms} SMs", 100 * lost, text, (name,))
-        elif per_sm and (waves := blocks / (sms * per_sm)) > 1:
-            last = 100 * (waves - ceil(waves) + 1)
-            text = f"{name} {blocks:,.0f}, {per_sm:.0f} per SM: the last wave fills {last:.0f} % of the chip"
-            brief = f"{waves:.2f} waves of blocks"
-            yield Limiter("idle_sms", brief, 100 * (1 - waves / ceil(waves)), text, (name, "blocks_per_sm"))
-
-    # --- without counters -------------------------------------------------------------------------
-
-    def by_formula(self) -> Limiters:
-        """Ranks resources by their least time for the formulas' amounts over the measured time.
-
-        If none is near its roof, resources without a known roof come first.
-        """
-        shape, ceilings = self.record.suite.shapes[self.shape], self.ceilings()
-        time = self.time_us
-        if not time:
-            return Limiters(())
-        counted = {r: (v, f"formula_{n}") for n, r in _WORK.items() if (v := self(f"formula_{n}"))}
-        work = {n: v for n in roofline.WORK if (v := self(f"formula_{n}"))}
-        flops = {b.resource: (b.amount, "formula_flop") for b in roofline.bounds(work, self.variant.roof, ())}
-        warm = shape.rank_by != "cold" and roofline.fits_l2(self.record, work.get("bytes"))
-        ranked: list[Limiter] = []
-        without_roof: list[Limiter] = []
-        for name, (amount, fact) in (flops | counted).items():
-            if not amount or name == "launch" or (warm and name == "dram"):
-                continue
-            roof = roofline.pick(ceilings, name, roofline.REACHABLE)
-            if roof is not None:
-                share = roof.percent(amount, time)
-                text = f"{significant(roof.us(amount), 3)} µs of {significant(time)} µs at {roof.name}"
-                ranked.append(Limiter(name, f"{title(name)} at {share:.0f} % of its roof", share, text, (fact,)))
-            elif name in counted:
-                rate = f"{significant(amount / time / 1e3, 4)} {'GB/s' if fact.endswith('bytes') else 'Gop/s'}"
-                rate = f"{significant(1e3 * time / amount, 3)} ns each" if name == "barrier" else rate
-                text = f"{fact} {in_words(amount, '1')} in {significant(time)} µs"
-                without_roof.append(Limiter(name, f"{title(name)} ({rate}; no roof is known)", 0.0, text, (fact,)))
-        ranked.sort(key=lambda x: (-x.share, x.kind))
-        if not ranked or ranked[0].share < NEAR:
-            if ranked and not without_roof:
-                ranked[0] = replace(ranked[0], brief=f"nothing near its roof; nearest {ranked[0].brief}")
-            ranked = without_roof + ranked
-        note = "no counters: by the problem's formulas and the measured time"
-        return Limiters(tuple(x for i, x in enumerate(ranked) if i == 0 or x.share >= WORTH), note=note)
-
-    def _with_value(self, name: str) -> str:
-        value = self(name)
-        spec = self.record.facts.get(name, self.subject)
-        return "unmeasured" if value is None else f"{name} {in_words(value, spec.unit if spec else '1')}"
-
-    def _evidence(self, names: Sequence[str]) -> str:
-        return ", ".join(self._with_value(n) for n in names)
-
-
-def title(resource: str) -> str:
-    """The name of a resource for people: ``L2``."""
-    return _NAMES.get(resource, resource.replace("_tensor", " tensor cores"))
-
-
-# --- the rest of the ladder ---------------------------------------------------------------------------
 
 
 def remedies(readings: Readings, shape: str) -> dict[str, list[Remedy]]:
@@ -361,13 +360,12 @@ def _remedies(readings: Readings, shape: str) -> dict[str, list[Remedy]]:
     at = suite.shapes[shape]
     by_kind: dict[str, list[Remedy]] = {}
     for variant in (v for v in suite.variants.values() if v.parent in suite.variants and v.runs_on(at)):
-        before, after = (limiters(readings, name, shape) for name in (variant.parent, variant.name))
+        before, after = (time_parts(readings, name, shape) for name in (variant.parent, variant.name))
         speedup = readings.speedup(at.time, variant.name, variant.parent, shape)
         if speedup is None or speedup[0] <= 1:
             continue
-        shares = {x.kind: x.share for x in after.limiters}  # limiters that are too small are not listed
         for x in before.limiters:
-            remaining = shares.get(x.kind, 0.0)
+            remaining = after.share(x.kind)
             if x.share - remaining >= 5:
                 remedy = Remedy(variant.name, variant.parent or "", x.share, remaining, speedup[0], variant.technique)
                 by_kind.setdefault(x.kind, []).append(remedy)

@@ -12,7 +12,7 @@ from flashcore.explain import heat, roofline
 from flashcore.explain.advice import Advice, advice, precedents
 from flashcore.explain.compare_records import MODES, MOVED
 from flashcore.explain.ladder import COUNTERS
-from flashcore.explain.limiter import Limiter, Remedy, phase_shares
+from flashcore.explain.limiter import Part, Remedy, phase_shares
 from flashcore.explain.predictions import predicted_share
 from flashcore.explain.rows import Row
 from flashcore.model.catalogue import FACTS, STALL_REASONS
@@ -135,10 +135,10 @@ class CaseView(Case):
         return parts
 
     @property
-    def ranked(self) -> list[tuple[Limiter, list[Remedy]]]:
+    def ranked(self) -> list[tuple[Part, list[Remedy]]]:
         """The limiters, each with the ladder's steps that reduced it most."""
-        limits, readings = self.limiters.limiters[:MOST_LIMITERS], self.book.readings
-        return [(x, list(islice(precedents(readings, x.kind, self.subject), 2))) for x in limits]
+        parts, readings = self.time_parts.limiters[:MOST_LIMITERS], self.book.readings
+        return [(x, list(islice(precedents(readings, x.kind, self.subject), 2))) for x in parts]
 
     @property
     def steps(self) -> tuple[Advice, ...]:

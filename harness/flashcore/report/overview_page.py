@@ -8,12 +8,12 @@ from functools import cached_property
 from math import log10
 
 from flashcore.chips.occupancy import waves
-from flashcore.explain import time_shares
 from flashcore.explain.advice import UNTIMED, Advice, advice, order, unadvised
 from flashcore.explain.ladder import Ladder, Step
+from flashcore.explain.limiter import Part, TimeParts, uses
+from flashcore.explain.resources import Use
 from flashcore.explain.roofline import sm_count
 from flashcore.explain.rows import Row as CaseRow
-from flashcore.explain.time_shares import RESOURCES, Need, Part, Whole, whole
 from flashcore.explain.times import Speedup
 from flashcore.gate.judge import Verdict
 from flashcore.model import cause_text
@@ -62,6 +62,16 @@ COLUMNS = (
     ("technique", "technique", "", "its change from the parent"),
 )
 USUAL = 8
+#: Resource → its column in the ladder's picture; ``compute`` is the variant's compute roof.
+RESOURCES = {
+    "dram": "DRAM",
+    "l2": "L2",
+    "shared": "shared",
+    "compute": "compute",
+    "exp": "exp",
+    "issue": "issue",
+    "launch": "launch",
+}
 #: The columns shown if nothing was timed.
 STATIC = ("variant", "limits", "registers", "spills", "smem", "occupancy", "waves", "technique")
 #: The columns of a run that measures roofs; ``tflops`` is then the rate of any resource.
@@ -139,11 +149,11 @@ class Picture:
     """The ladder on a log scale: rows, ticks (position, label) and marks (class, position, label).
 
     Args:
-        needs: variant → resource → the least share of the time that the resource needs.
+        uses: variant → resource → the share of the time that the resource takes.
         counted: whether any share comes from hardware counters.
     """
 
-    needs: Mapping[str, Mapping[str, Need]]
+    uses: Mapping[str, Mapping[str, Use]]
     stairs: list[Stair]
     ticks: list[tuple[float, str]]
     marks: list[tuple[str, float, str]]
@@ -160,7 +170,7 @@ class Section:
         time: the breakdown of its time.
         planned: occupancy and waves of its launch plan, if the time is unknown.
         steps: advice on the winner; without times, on any variant, each rule once with all its variants.
-        unadvised: the largest part of the winner's time, if no advice is about it.
+        unadvised: the part of the winner's time of which the most lies above the floor, if no advice is about it.
     """
 
     row: CaseRow
@@ -170,7 +180,7 @@ class Section:
     rows: list[Row]
     no_times: str
     about: Case | None
-    time: Whole | None
+    time: TimeParts | None
     planned: str
     steps: list[tuple[Advice, list[str]]]
     unadvised: Part | None
@@ -247,16 +257,18 @@ def _section(book: Book, row: CaseRow) -> Section:
     # Without times, not the baseline: it would have the largest gain, but nobody works on it.
     ours = [case for case in cases.values() if case.role != "peer"]
     built = [case for case in ours if case.role != "baseline"] or ours
-    every = [advice(book.readings, c.variant.name, c.shape.name) for c in ([answer.case] if answer else built)]
-    steps = grouped((x.rule, x) for x in sorted((x for items in every for x in items), key=order))
+    items = [
+        x for c in ([answer.case] if answer else built) for x in advice(book.readings, c.variant.name, c.shape.name)
+    ]
+    steps = grouped((x.rule, x) for x in (items if answer else sorted(items, key=order)))
     first = next(iter(steps.values()), None)
     rows = [_row(case, ladder) for case in (*timed, *(c for name, c in cases.items() if name not in row.times))]
     keys = [key for key, *_ in COLUMNS]
     shown = [keys.index(key) for key in ((RATES if book.rates else ()) if timed else STATIC)]
     columns = [*shown, *(i for i in range(len(keys)) if i not in shown)]
     about = answer.case if answer else cases[first[0].subject.variant] if first else next(reversed(ours), None)
-    time = whole(book.readings, about.variant.name, about.shape.name) if about else None
-    if time and not time.timed and time.parts[-1].percent > 95:  # only shows that the SMs are busy
+    time = about.time_parts if about else None
+    if time and not time.timed and time.parts[-1].share > 95:  # only shows that the SMs are busy
         time = None
     return Section(
         row,
@@ -326,7 +338,7 @@ def _picture(ladder: Ladder, timed: Sequence[Case]) -> Picture:
         timed: the timed cases, fastest first.
     """
     row, times = ladder.row, ladder.row.times
-    needs = {c.variant.name: time_shares.needs(c.book.readings, c.variant, c.shape) for c in timed}
+    shares = {c.variant.name: _columns(c) for c in timed}
     floor = ladder.floor.floor_us if ladder.floor else None
     fastest, slowest = min(times.values()), max(times.values())
     low, high = min(fastest, floor or fastest) * 0.9, slowest * 1.1
@@ -351,8 +363,14 @@ def _picture(ladder: Ladder, timed: Sequence[Case]) -> Picture:
     if row.reference:
         us = times[row.reference]
         marks.append(("peer", at(us), f"fastest reference: {row.reference} {significant(us, 3)} µs"))
-    counted = any(n.counted for by_resource in needs.values() for n in by_resource.values())
-    return Picture(needs, stairs, ticks, marks, counted)
+    counted = any(use.counted for by_resource in shares.values() for use in by_resource.values())
+    return Picture(shares, stairs, ticks, marks, counted)
+
+
+def _columns(case: Case) -> dict[str, Use]:
+    """The shares of :data:`RESOURCES`; a case's compute roof is ``compute``."""
+    found = uses(case.book.readings, case.variant.name, case.shape.name)
+    return {("compute" if name == case.variant.roof else name): use for name, use in found.items()}
 
 
 #: Width of a tick's label on a phone, in percent of the scale.
@@ -376,7 +394,7 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _row(case: Case, ladder: Ladder) -> Row:
-    variant, limiters, row = case.variant, case.limiters, ladder.row
+    variant, parts, row = case.variant, case.time_parts, ladder.row
     step = next((s for s in ladder.steps if s.variant is variant), None)
     mark = "★" if step and step.on_path else LABELS.get(case.role, "")
     correct, note = _correct(case)
@@ -385,7 +403,7 @@ def _row(case: Case, ladder: Ladder) -> Row:
     parent = Cell(variant.parent, sort=variant.parent) if variant.parent else Cell("none", "", "it has no parent", "")
     if case.parent:
         parent = variant_cell(case.parent.variant.name, shape=case.shape.name)
-    limiter = Cell(limiters.short, title=limiters.text if limiters.text != limiters.short else "", sort=limiters.short)
+    limiter = Cell(parts.short, title=parts.text if parts.text != parts.short else "", sort=parts.short)
     time = case.cell("ncu_duration" if variant.imported else case.shape.time, brief=False)
     cells = (
         variant_cell(
@@ -399,7 +417,7 @@ def _row(case: Case, ladder: Ladder) -> Row:
         gap,
         correct,
         case.book.limits_badge(variant, f"{GUARDRAILS}?variant={variant.name}"),
-        limiter if limiters.text else missing(case.why("profile")),
+        limiter if parts.text else missing(case.why("profile")),
         _over(case, row, case.book.record.suite.baseline, "speedup_vs_baseline"),
         *(case.cell(name) for name in (*(f"{regime}_p50" for regime in REGIMES), "isolated_p90")),
         _rate(case) or case.cell("tflops"),

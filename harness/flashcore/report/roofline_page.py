@@ -9,6 +9,7 @@ from typing import Any
 from flashcore import figures
 from flashcore.chips import devices
 from flashcore.explain import compare_records, roofline
+from flashcore.explain.limiter import time_parts
 from flashcore.explain.roofline import Point
 from flashcore.figures import COUNTED, USEFUL, Chart, Marks
 from flashcore.model.groups import grouped
@@ -46,7 +47,7 @@ class Section:
             return "", "", ""
         unit = "useful TFLOP/s" if p.counted == USEFUL else "TFLOP/s by counters"
         rate = f"{significant(p.tflops)} {unit} in {significant(p.time_us)} µs, {p.regime}"
-        limiter = self.book.limiters(p.subject.variant, p.subject.shape or "").text
+        limiter = time_parts(self.book.readings, p.subject.variant, p.subject.shape or "").text
         words = (rate, figures.share_text(p), f"limited by {limiter}" if limiter else "its limiter is unmeasured")
         return p.subject.variant, self.chart.labels.get(p.subject, ""), "; ".join(words)
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Generic, TypeVar
 
-from flashcore.explain import heat, ladder, limiter, measured_roofs
+from flashcore.explain import heat, ladder, measured_roofs
 from flashcore.explain.ladder import Ladder, Step
-from flashcore.explain.limiter import Limiters
+from flashcore.explain.limiter import TimeParts, time_parts
 from flashcore.explain.readings import Readings, extreme, unmeasured
 from flashcore.explain.roofline import Gap
 from flashcore.explain.rows import Row
@@ -128,10 +128,6 @@ class Book:
         if names not in self._ladders:
             self._ladders[names] = ladder.ladder(Row(self.readings, shapes), self.bounds)
         return self._ladders[names]
-
-    def limiters(self, variant: str, shape: str) -> Limiters:
-        """The limiters of a case."""
-        return limiter.limiters(self.readings, variant, shape)
 
     def cases(self, row: Row) -> list[Case]:
         """The cases of a row."""
@@ -258,8 +254,9 @@ class Case:
         return self.book.role(self.variant)
 
     @property
-    def limiters(self) -> Limiters:
-        return self.book.limiters(self.variant.name, self.shape.name)
+    def time_parts(self) -> TimeParts:
+        """The parts of its time."""
+        return time_parts(self.book.readings, self.variant.name, self.shape.name)
 
     @cached_property
     def parent(self) -> Case | None:

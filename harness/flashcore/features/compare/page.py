@@ -13,7 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flashcore.explain import compare_records, limiter
+from flashcore.explain import compare_records
+from flashcore.explain.limiter import phase_shares, time_parts
 from flashcore.explain.readings import Readings
 from flashcore.explain.times import Speedup, apart, speedups
 from flashcore.model import cause_text
@@ -233,16 +234,15 @@ class _Figures:
         times = {m: facts.number(f"{m}_p50", subject) for m in REGIMES} | {NCU: ncu and ncu / 1e3}
         untimed = {m: "ncu_duration" if m == NCU else f"{m}_p50" for m, time in times.items() if not time}
         values = [facts.number(n, subject) for n in self.counters]
-        phases = limiter.phase_shares(side.record, subject)
+        phases = phase_shares(side.record, subject)
         key, taken = side.record.keys.get(subject.case), side.record.time(subject, shape.rank_by)
-        limiters = self.book.limiters(name, at) if side.current else limiter.limiters(side.readings, name, at)
         return {
             "t": {m: six_digits(time) for m, time in times.items() if time},
             "why": {m: self.book.why(n, subject) if side.current else "not in that record" for m, n in untimed.items()},
             "c": [] if all(v is None for v in values) else [None if v is None else six_digits(v) for v in values],
             "p": {phase: six_digits(f.number) for phase, f in phases.items() if f.number is not None},
             "code": f"{key.code[:12]} {key.nvcc}" if key is not None and key.code and not key.peer else "",
-            "held": limiters.text,
+            "held": time_parts(side.readings, name, at).text,
             "at": self.places.setdefault((taken.run, taken.gpu), len(self.places)),
         }
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.explain.advice import advice
-from flashcore.explain.time_shares import whole
+from flashcore.explain.limiter import time_parts
 from flashcore.features.reports import kernels, traces
 from flashcore.model.suite import ImportedKernel
 from flashcore.report.overview_page import MOST_STEPS
@@ -24,7 +24,7 @@ def page(book: Book) -> Page[dict[str, Any]] | None:
         return None
     rows = kernels.rows(book.readings)
     case = (book.readings, rows[0].variant, rows[0].shape)
-    steps, time = (advice(*case), whole(*case)) if rows[0].variant else ((), None)
+    steps, time = (advice(*case), time_parts(*case)) if rows[0].variant else ((), None)
     kernel = suite.variants.get(rows[0].variant)
     alone = kernel and sum(map(kernel.runs_on, suite.shapes.values())) == 1  # its gain is that of all its launches
     view = {

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any, Literal, NamedTuple
 
 from flashcore.explain.advice import advice, as_data, sentence, unadvised
-from flashcore.explain.limiter import limiters
+from flashcore.explain.limiter import time_parts
 from flashcore.explain.readings import Readings
 from flashcore.gate.wording import sentence as verdict_sentence
 from flashcore.gate.wording import summary
@@ -68,17 +68,17 @@ def of_times(regime: str, samples: Sequence[float], others: Mapping[str, Sequenc
 def of_limits(record: Record, variant: str, shape: str) -> Content:
     """The case's time over its floor, what takes the rest, and the first advice."""
     readings = Readings(record)
-    limiting = limiters(readings, variant, shape)
+    parts = time_parts(readings, variant, shape)
     bounds = readings.bounds.get(Subject(variant, shape=shape))
     gaps = bounds.gaps if bounds else ()
-    lines = [*(g.text for g in gaps[:1]), *filter(None, [limiting.text])]
+    lines = [*(g.text for g in gaps[:1]), *filter(None, [parts.text])]
     first = advice(readings, variant, shape)[:1]
     lines += [sentence(x) for x in first]
     if part := unadvised(readings, variant, shape):
-        lines.append(f"no advice for the largest part: {part.text}, {part.percent:.0f} %")
+        lines.append(f"no advice for {part.brief}")
     data = {
-        "limiters": [{"kind": x.kind, "share": x.share, "evidence": x.evidence} for x in limiting.limiters],
+        "limiters": [{"kind": x.kind, "share": x.share, "evidence": x.evidence} for x in parts.limiters],
         "advice": [as_data(x) for x in first],
     }
-    status: Status = "ok" if limiting.limiters or gaps or limiting.note else "unmeasured"
+    status: Status = "ok" if parts.timed and (parts.limiter or gaps) else "unmeasured"
     return Content(status, lines or ["unmeasured"], data)
