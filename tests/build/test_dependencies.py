@@ -97,7 +97,7 @@ class Place:
     def write(self, name: str, text: str) -> None:
         """A file, with the times that it had before if it was there."""
         path = self.root / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         recorded = path.stat() if path.exists() else None
         path.write_text(text, encoding="utf-8")
         if recorded:
@@ -153,7 +153,6 @@ CHANGES: dict[str, Callable[[Place], None]] = {
     "a wrapper edited in place": lambda p: p.write("toolkit/nvcc", "PROGRAM\n"),
     "a header that shadows another": lambda p: p.write("early/x.h", "int x;\n"),
     "a header that shadows the toolkit's": lambda p: p.write("include/cuda_fp16.h", ""),
-    "a header below a folder": lambda p: p.write("early/a/own.h", ""),
     "a header that was asked for": lambda p: p.write("include/maybe.h", ""),
 }
 
@@ -169,8 +168,10 @@ def test_what_makes_another_object(place: Place, change: str) -> None:
 
 def test_a_name_in_quotes_that_appears_beside_the_file(place: Place) -> None:
     place.write("include/x.h", '#include "deep/own.h"\n')
-    key = place.built()
-    (place.root / "include" / "deep").mkdir()
+    place.write("deep/own.h", "int own;\n")
+    rule = f"s.o: {place.root}/s.cu include/x.h {place.root}/deep/own.h\n"
+    key = place.learned(place.inputs(), rule)
+    assert place.recorded_keys() == [key]
     place.write("include/deep/own.h", "int deep;\n")
     assert key not in place.recorded_keys()
 
@@ -312,7 +313,7 @@ def test_text_that_reads_what_the_compiler_does_not_list(text: str, reason: str)
 @pytest.mark.parametrize("include", ["# /**/ include \\\n HEADER(x)", "%:include HEADER(x)"])
 @pytest.mark.parametrize(
     ("file", "shadows"),
-    [("early/x.h", True), ("x.h", True), ("early/deep/x.h", True), ("early/other.h", False), ("deep/other.h", False)],
+    [("early/x.h", True), ("x.h", True), ("early/deep/x.h", False), ("early/other.h", False), ("deep/other.h", False)],
 )
 def test_a_header_of_a_computed_name_may_be_shadowed(place: Place, include: str, file: str, shadows: bool) -> None:
     place.write("s.cu", f"#define HEADER(x) <x.h>\n{include}\n")

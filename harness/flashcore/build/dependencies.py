@@ -1,10 +1,12 @@
 """Hashes an object's inputs: a key for the build cache, and a source hash for comparing records.
 
 The compiler lists the files that it read (``-MD``); their content decides, never their time stamps. An object is also
-recompiled if a new file would shadow one of those, a header named by ``__has_include`` appears, the environment changes
-the compilation, or a compiler program was replaced. An object that may depend on unlisted files is recompiled in every
-build. The source hash (*closure*) covers the user's files, without comments and blanks, and the flags. It contains no
-paths and no toolkit files, so it compares between machines.
+recompiled if a file appears that would be found in place of one of those, or that ``__has_include`` asks for, if the
+environment changes the compilation, or if a compiler program was replaced. An object that may depend on unlisted files
+is recompiled in every build.
+
+The source hash (*closure*) covers the user's files, without comments and blanks, and the flags. It contains no paths
+and no toolkit files, so it compares between machines.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from typing import Any, NamedTuple
 
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.model import cache
+from flashcore.model.files import file_hash
 
 #: Environment variables that add flags to nvcc or header folders, and others that change the compiled code.
 _FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "PTXAS_FLAGS", "CUDAFE_FLAGS", "NVVM_FLAGS")
@@ -33,7 +36,6 @@ VARIABLES = (*_FLAGS, *_FOLDERS, *_OTHERS, "CUDA_ARCH")
 #: Environment variables that make the compiler write unwanted files.
 STRAY = ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES")
 _SYSTEM = r"/usr/(include|lib)/|.*/(include/c\+\+|lib/gcc|sysroot)/"
-_NAMED = rb'(["<])([^"<>\n]{1,300})[">]'
 # nvcc passes its arguments to a shell in double quotes, and removes quotes from the paths of -I.
 _UNSAFE = r"""[\x00-\x1f\x7f$`"\\]|^-I.*'"""
 _INCLUDE_OPTION = r"-(?:I|isystem|-?include-path|-?system-include)[ =]?(\S+)"
@@ -45,7 +47,6 @@ _COMMENT = rb'(R"([^()\\\s]{0,16})\((?s:.*?\)\2"|.*)|' + _STRING + rb")|//[^\n]*
 _BLANKS = rb"(" + _STRING + rb")|\s+"
 _DEFINES = rb"(?:# *ifndef (\w+)\s+)?# *define (?(1)\1\b|\w+)"
 _PROBE = rb'__has_(?:include|embed)\w* *\( *[<"]([^">]+)'
-_COMPUTED = rb"(?:#|%:) *(?:include_next|include|import)\b *[^\s<\"]"
 #: Patterns, in text without comments, of dependencies that the compiler does not list: files, or the clock.
 _UNLISTED = {
     "a computed __has_include": rb'__has_(?:include|embed)\w*+(?! *\( *[<"])',
@@ -142,11 +143,9 @@ class Inputs:
         self._declared = [os.path.realpath(f) for f in (root, *map(str, include))]  # the same on every machine
         self._root = self._declared[0]
         self._include = [*self._declared[1:], *(f for f in more if not re.match(_SYSTEM, f + os.sep))]
-        self._headers = [self._below(f) for f in self._include]
-        self._near = functools.cache(self._below)
-        self._real, self._exists = functools.cache(os.path.realpath), functools.cache(os.path.isfile)
-        self._system = functools.cache(self._system_content)
-        self._file = functools.cache(self._file_content)
+        self._real, self._names = functools.cache(os.path.realpath), functools.cache(_names)
+        self._system, self._appeared = functools.cache(self._system_content), functools.cache(self._appearing)
+        self._file = functools.cache(_hash)
         self._plain = functools.cache(lambda file: plain_text(Path(self._root, file).read_bytes()))
         self._changed = functools.cache(self._last_change)
         words = re.split(r"[\s=,@\"']+", " ".join(self._flags))
@@ -195,8 +194,7 @@ class Inputs:
         which = digest(system)[:16]
         cache.keep(self._folder, f"system-{which}", which, system)
         probes = sorted({probe.decode(errors="surrogateescape") for probe in re.findall(_PROBE, text)})
-        computed = re.search(_COMPUTED, text) is not None
-        entry = {"files": users, "system": which, "probes": probes, "computed": computed}
+        entry = {"files": users, "system": which, "probes": probes}
         key = self._key(question, entry)
         if reason := unlisted(text, " ".join((*flags, *self._flags))):
             return f"once-{key}", users, reason
@@ -237,44 +235,34 @@ class Inputs:
 
     def _key(self, question: str, entry: Mapping[str, Any]) -> str:
         content, system = self._system(entry["system"])
-        included: set[str] = set()
+        paths = [os.path.join(self._root, file) for file in entry["files"]]
+        folders = (*dict.fromkeys([*map(os.path.dirname, paths), *self._include]),)
         key = hashlib.sha256(f"{question}{content}".encode())
-        for file in entry["files"]:
-            text, names = self._file(os.path.join(self._root, file))
-            key.update(f"\0{file}\0{text}".encode())
-            included |= names
-        neighbors = [os.path.dirname(os.path.join(self._root, file)) for file in entry["files"]]
-        folders = [*neighbors, *self._include]
-        if entry["probes"]:
-            parents = (parent for path in system for parent in Path(os.path.normpath(path)).parents)
-            folders += sorted({"/usr/local/include", *map(str, parents)})
-        present = [os.path.isfile(os.path.join(folder, probe)) for probe in entry["probes"] for folder in folders]
-        here = [self._exists(os.path.join(folder, name)) for name in sorted(included) for folder in self._include]
-        key.update(json.dumps([entry["probes"], present, here]).encode())
-        header_names = set(map(os.path.basename, (*system, *included)))
-        headers = self._headers
-        if entry.get("computed"):  # a header may be included by any name, and lie beside the file that includes it
-            header_names.update(map(os.path.basename, entry["files"]))
-            headers = [*headers, *map(self._near, sorted({self._root, *map(os.path.realpath, neighbors)}))]
-        for paths in headers:  # a new header of the same name may shadow another
-            key.update(json.dumps([paths[n] for n in sorted(header_names & paths.keys())]).encode())
+        for file, path in zip(entry["files"], paths, strict=True):
+            key.update(f"\0{file}\0{self._file(path)}".encode())
+        appeared = [self._appeared(folders, tuple(read)) for read in (paths, system)]
+        probed = folders
+        if entry["probes"]:  # also below links, or where the system's headers lie
+            parents = {str(parent) for path in system for parent in Path(os.path.normpath(path)).parents}
+            probed = (*folders, *sorted({"/usr/local/include", *parents}))
+        present = [os.path.isfile(os.path.join(folder, name)) for name in entry["probes"] for folder in probed]
+        key.update(json.dumps([appeared, entry["probes"], present]).encode())
         return key.hexdigest()
+
+    def _appearing(self, folders: Sequence[str], paths: Sequence[str]) -> list[str]:
+        """The files of the folders that an ``#include`` which found one of the paths may find: whatever it names, the
+        path ends with it."""
+        found = set[str]()
+        for path in paths:
+            parts = path.split(os.sep)
+            for i, first in enumerate(parts):
+                places = (os.path.join(f, *parts[i:]) for f in folders if first == ".." or first in self._names(f))
+                found.update(filter(os.path.isfile, places))
+        return sorted(found - {*paths})
 
     def _is_users(self, real: str) -> bool:
         inside = any(real.startswith(f + os.sep) for f in self._include)
         return not real.startswith(self._toolkit) and (inside or not re.match(_SYSTEM, real))
-
-    def _file_content(self, path: str) -> tuple[str, frozenset[str]]:
-        """The hash of a user's file, with the quoted headers that are in its folder, and what it includes, as it names
-        it."""
-        try:
-            text = Path(path).read_bytes()
-        except OSError:
-            return "absent", frozenset()
-        headers = {(m[1], m[2].decode(errors="replace")) for m in re.finditer(_NAMED, text)}
-        folder = os.path.dirname(path)
-        local = sorted(n for quote, n in headers if quote == b'"' and os.path.isfile(os.path.join(folder, n)))
-        return f"{hashlib.sha256(text).hexdigest()} {local}", frozenset(n for _, n in headers)
 
     def _system_content(self, which: str) -> tuple[str, list[str]]:
         """The hash of the system files, and their paths."""
@@ -308,15 +296,17 @@ class Inputs:
             cache.keep(self._folder, f"content-{name}", stamp, content)
         return content
 
-    def _below(self, folder: str) -> dict[str, list[str]]:
-        """File name → its paths below ``folder``, without the build folder and hidden folders."""
-        paths: dict[str, list[str]] = {}
-        built = os.path.realpath(self._folder.parent)
-        for place, folders, files in os.walk(folder):
-            folders[:] = sorted(f for f in folders if f[0] != "." and os.path.join(place, f) != built)
-            for name in files:
-                paths.setdefault(name, []).append(os.path.relpath(os.path.join(place, name), folder))
-        return paths
+
+def _names(folder: str) -> frozenset[str]:
+    """The names in a folder; empty if it is none."""
+    try:
+        return frozenset(os.listdir(folder))
+    except OSError:
+        return frozenset()
+
+
+def _hash(path: str) -> str:
+    return file_hash(Path(path)) or "absent"
 
 
 @functools.cache
