@@ -12,14 +12,13 @@ import contextlib
 import os
 import re
 import shlex
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from flashcore.build import binding, dependencies, libraries
+from flashcore.build import binding, dependencies, libraries, ninja
 from flashcore.build.libraries import Libraries
 from flashcore.build.ninja_graph import (
     BINDING,
@@ -29,6 +28,7 @@ from flashcore.build.ninja_graph import (
     HOST_FLAGS,
     HOST_TEXT,
     LINK,
+    LINKED,
     LOG,
     OBJECT,
     OPERATOR,
@@ -38,6 +38,7 @@ from flashcore.build.ninja_graph import (
     SASS,
     Programs,
     Unit,
+    command,
     graph,
     has_content,
 )
@@ -45,11 +46,8 @@ from flashcore.build.workplace import made_in
 from flashcore.errors import CapabilityError, FlashcoreError, ManifestError, UsageError
 from flashcore.measure.machine import toolchain
 from flashcore.model import cache
-from flashcore.model.cause_text import count
 from flashcore.model.causes import Cause, CompileFailed, CompilerStopped, LibraryMissing, UnsupportedArch
 from flashcore.model.files import file_hash, write_atomically, writing
-from flashcore.model.groups import grouped
-from flashcore.model.progress import Step
 from flashcore.model.record import Artifact
 from flashcore.model.suite import Cuda, ForeignLauncher, Problem, Suite, Variant
 from flashcore.readers import cubin, host_code
@@ -61,13 +59,7 @@ from flashcore.suites.parts import MANIFEST
 #: What the harness adds to a variant's flags: source lines of machine code, ptxas' log, code that a library may have.
 FLAGS = ("-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
 DEBUG_FLAGS = ("-G", "-DDEBUG=1", *FLAGS[1:])
-#: Lines that ptxas -v prints about every kernel; they never explain a failure.
-_CHATTER = r"ptxas info|\s+\d+ bytes stack frame"
-_COUNT = r"\[(\d+)/(\d+) "
 _MANIFEST = "made"  # lists a complete folder's contents
-_MOST_CHARACTERS = 20_000  # of a compiler's output
-_MOST_LINES = 2000
-_END_S = 15  # that an interrupted ninja has for the compilers
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,26 +184,19 @@ def compile_flags(suite: Suite, variant: Variant, arch: str, debug: bool) -> tup
 
 
 def commands(
-    suite: Suite, variants: Iterable[Variant], options: Options, folder: Path | None = None
+    suite: Suite, folder: Path, options: Options, variants: Iterable[Variant], gpu_arch: str | None = None
 ) -> Iterator[tuple[str, str]]:
-    """nvcc's command of the first of the variants that have the same flags, libraries and packages, as typed in the
-    suite's folder, and what else it compiles.
+    """Each variant's and arch's name, and the command of nvcc that a build runs for it in the suite's folder.
 
-    Args:
-        folder: the build folder; ``None`` leaves out the folders of installed and generated headers.
+    Raises:
+        CapabilityError: no nvcc.
     """
-    alike = grouped(((v.flags, v.libraries, v.packages), v) for v in variants if isinstance(v.kind, Cuda))
-    builder = _Builder(suite, folder, toolchain.torch_root()) if folder and alike else None
-    for first, *more in alike.values():
-        archs = [arch for arch in options.archs or suite.archs if arch in first.where.archs] or [*first.where.archs]
-        words = ["nvcc", *compile_flags(suite, first, archs[-1], options.debug)]
-        if builder:
-            with contextlib.suppress(CapabilityError):  # the build's error
-                words += libraries.find(first, Path(suite.root), builder.nvcc).flags
-            words += f"-I{builder.write_problem(suite.problems[first.problem]).resolve()}", f"-I{HARNESS_INCLUDE}"
-        others = [f"{count(len(more), 'variant')} more, with other names, sources and macros"] if more else []
-        others += [f"with {', '.join(first.libraries)}"] if first.libraries else []
-        yield shlex.join([*words, "-cubin", first.kind.file]), "; ".join([", ".join(archs), *others])
+    if not (variants := [v for v in variants if isinstance(v.kind, Cuda)]):
+        return
+    builder = _Builder(suite, folder, toolchain.torch_root())
+    for unit in _units(builder, options, variants, gpu_arch)[0]:
+        problem = builder.write_problem(suite.problems[unit.variant.problem])
+        yield unit.name, shlex.join(command(suite, unit, builder.nvcc.path, problem))
 
 
 def _macro(value: int | float | str | bool) -> str:
@@ -364,7 +349,7 @@ def _compile(
             say(text)
             end_complete(*([SASS] if disassembler else ()))  # those that cannot be disassembled end last
 
-        output = _ninja(graph(suite, units, bindings, programs), builder.nvcc, options, jobs, tell)
+        output = ninja.run(graph(suite, units, bindings, programs), builder.nvcc, jobs, tell, verbose=options.verbose)
         end_complete()
         for name, folder in bindings.items():
             if digest := file_hash(compiled := workplace / f"{name}.o"):
@@ -380,71 +365,6 @@ def _compile(
     stopped = [unit for unit in units if unit.name in causes]
     made = [a for a in artifacts if f"{a.variant}-{a.arch}" not in causes]
     return made + _compile(_Builder(suite, builder.root.parent, builder.torch_root), stopped, options, say, again=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Output:
-    """The output of ninja's commands, without progress: for failures, by ninja's ``FAILED`` line."""
-
-    failures: dict[str, list[str]] = field(default_factory=dict)
-    others: list[str] = field(default_factory=list)
-
-    def of(self, folder: Path | None = None) -> str:
-        """The message about the files of a folder; ``None``: about all failures, and ninja's."""
-        parts = [lines for heading, lines in self.failures.items() if not folder or f"{folder}{os.sep}" in heading]
-        text = "".join(line for lines in (*parts, *([] if folder else [self.others])) for line in lines)
-        return text.strip()
-
-
-def _ninja(text: str, nvcc: toolchain.Nvcc, options: Options, jobs: str, say: Callable[[str], None]) -> _Output:
-    """Runs the graph."""
-    # The graph is passed through a pipe, so that no file is left, however this process ends.
-    command = [str(toolchain.find_tool("ninja")), "-f", "/dev/stdin", "-k", "0"]
-    if options.verbose:
-        command.append("-v")
-    if jobs:
-        command += ["-j", jobs]
-    # In the form that _COUNT and the compiler log's reader expect.
-    environment = {**os.environ, "NINJA_STATUS": "[%f/%t %es] ", "LC_ALL": "C.UTF-8"}
-    for name in dependencies.STRAY:
-        environment.pop(name, None)
-    # nvcc of pip's toolkit finds its ptxas only if nvcc's folder is on PATH.
-    environment["PATH"] = f"{nvcc.path.parent}{os.pathsep}{environment.get('PATH', '')}"
-    result = _Output()
-    lines = result.others
-    with subprocess.Popen(
-        command,
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    ) as process:
-        assert process.stdin is not None and process.stdout is not None
-        try:
-            with contextlib.suppress(BrokenPipeError):  # ninja's message explains it
-                process.stdin.write(text)
-                process.stdin.close()
-            for line in process.stdout:
-                if line.startswith("FAILED: "):
-                    next(process.stdout, "")  # the command
-                    lines = result.failures.setdefault(line, [])
-                elif count := re.match(_COUNT, line):
-                    say(Step(line.rstrip(), int(count[1]), int(count[2])))
-                    lines = result.others
-                else:
-                    if options.verbose:
-                        say(line.rstrip())
-                    lines = result.others if line.startswith("ninja: ") else lines
-                    if not re.match(_CHATTER, line) and len(lines) < _MOST_LINES:
-                        lines.append(line[:_MOST_CHARACTERS])
-        except BaseException:
-            process.terminate()  # ninja ends its compilers, whose process groups are not ours
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_END_S)  # whoever waits for our end may kill ninja then
-            raise
-    return result
 
 
 def _named(builder: _Builder, unit: Unit, problem: Path) -> tuple[Path, dict[str, Any], str]:
@@ -474,7 +394,8 @@ def _named(builder: _Builder, unit: Unit, problem: Path) -> tuple[Path, dict[str
     host, cxx = host_code.read(unit.folder / OBJECT) if unit.is_host else ("", "")
     host = dependencies.digest([host, linked]) if host and linked else host
     text = file_hash(host_text := unit.folder / HOST_TEXT)
-    host_text.unlink(missing_ok=True)
+    for temporary in (host_text, unit.folder / LINKED):
+        temporary.unlink(missing_ok=True)
     builder.inputs.refuse_changed(rule, problem)
     final = builder.name(unit, key)
     digests = {name: file_hash(unit.folder / name) for name in (*unit.wanted, LOG, OBJECT, SASS)}
@@ -505,12 +426,12 @@ def _contents(folder: Path, wanted: Iterable[str]) -> dict[str, Any]:
         return {}
 
 
-def _why(unit: Unit, missing: str, output: _Output) -> Cause:
+def _why(unit: Unit, missing: str, output: ninja.Output) -> Cause:
     """The tools' explanation for a missing file."""
     if message := output.of(unit.folder.resolve()):
         return failed(message)
     # Without a message about this unit, the compiler did not process it.
-    reason = output.of()[:_MOST_CHARACTERS] or "the tools gave no reason (VERBOSE=1 shows more)"
+    reason = output.of()[: ninja.MOST_CHARACTERS] or "the tools gave no reason (VERBOSE=1 shows more)"
     return CompilerStopped(f"{missing}: not made\n{reason}")
 
 

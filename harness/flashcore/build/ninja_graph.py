@@ -2,14 +2,14 @@
 
 For each variant and arch:
 
-    object (host arch only)  variant.o, variant.cubin   nvcc -c --keep, so that the analyzed device code is
-                                                        exactly the loaded one
+    object (host arch only)  variant.o, variant.cubin   nvcc -c: the analyzed device code is exactly the loaded one
     cubin (other archs)      variant.cubin              nvcc -cubin
     sass                     variant.sass               nvdisasm, if installed
     libraries                operator.so                variant.o + the problem's binding, stable ABI
                              plan.so                    variant.o alone: the launch plan, without torch
 
-Other archs whose preprocessed host code differs from the host arch's get an object and a plan.so too.
+Other archs whose preprocessed host code differs from the host arch's get an object and a plan.so too. ``steps.sh`` runs
+the commands.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -30,11 +30,14 @@ from flashcore.model import cache
 from flashcore.model.files import file_hash
 from flashcore.model.suite import ForeignLauncher, Suite, Variant
 
+STEPS = Path(__file__).with_name("steps.sh")
 HARNESS_INCLUDE = Path(__file__).parent / "include"
 #: The symbols that a library exports. All others are local: the dynamic linker would merge equal symbols of several
 #: libraries, such as a static variable in an inline function of a shared header.
 EXPORTS = HARNESS_INCLUDE / "flashcore" / "exports.map"
-LINK = "-shared -Wl,--gc-sections -Wl,--exclude-libs,ALL -Wl,-Bsymbolic"
+#: --exclude-libs hides each library's static CUDA runtime.
+LINK = ("-shared", "-Wl,--gc-sections", "-Wl,--exclude-libs,ALL", "-Wl,-Bsymbolic")
+_LINK = (*LINK, f"-Wl,--version-script={EXPORTS}")
 #: __TIME__ would make every compilation different.
 HOST_FLAGS = ("-Xcompiler", "-Werror=date-time")
 LOG = "variant.log"
@@ -49,7 +52,8 @@ OBJECT = "variant.o"
 BINDING = "binding.o"
 RULE = "variant.d"  # the files that the compiler read, as a make rule
 HOST_TEXT = "host.ii"  # preprocessed host code, which depends on the arch through __CUDA_ARCH_LIST__
-_LINES = "grep -av '^# [0-9]'"  # without line markers
+LINKED = "linked.so"  # shows that the libraries have all that a variant uses
+_STRICT = "-Wl,-z,defs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,10 @@ class Unit:
         """Whether host code is compiled too."""
         return PLAN in self.wanted
 
+    def file(self, name: str) -> Path:
+        """One of its files."""
+        return self.folder.resolve() / name
+
 
 class Programs(NamedTuple):
     """What a graph runs, and torch's folder for operators; ``None``: no disassembly, no operators."""
@@ -83,165 +91,144 @@ class Programs(NamedTuple):
     torch_root: Path | None
 
 
-def graph(suite: Suite, units: Sequence[Unit], bindings: Mapping[str, Path], programs: Programs) -> str:
-    """The ninja file. Each command writes to a temporary name next to its target and renames it; logs are kept."""
-    q, (nvcc, cxx, disassembler, torch_root) = shlex.quote, programs
+def command(suite: Suite, unit: Unit, nvcc: Path, problem: Path) -> list[str]:
+    """nvcc's command for a unit, in the suite's folder; ``steps.sh`` adds where it puts its output.
+
+    Args:
+        problem: the folder of the problem's generated headers.
+    """
+    # Relative to the suite, so that __FILE__ is the same in a copy of the suite.
     top = os.path.realpath(suite.root)
-    root = _escape(q(top))
-    # A compiler's output is a file only after success, so that ninja gets it even on a full disk. The log is complete
-    # before any product is moved into place, since another build may read it.
-    logged = "2>&1); code=$$?; if [ $$code = 0 ]; then printf '%s\\n' \"$$output\" > $log.$$$$ && mv $log.$$$$ $log &&"
-    # ptxas ends with 255 when it rejects its input; the shell's code of the last signal is 192.
-    otherwise = (
-        "else printf '%s\\n' \"$$output\"; "
-        '[ $$code -le 128 ] || [ $$code -gt 192 ] || echo "ended by signal $$((code - 128))"; exit 1; fi'
-    )
-    lines = [
-        "ninja_required_version = 1.5",
-        f"builddir = {_path(units[0].folder.parent)}",  # ninja's log is removed with this folder
-        "rule compile",
-        # --keep keeps the preprocessed host code, which nvcc makes with -cubin too because of -MD, and the object's
-        # cubin; other intermediates are removed. On a full disk a compiler's message may mislead: tee reports the disk.
-        f"  command = cd {root} && output=$$(mkdir -p $dir/keep.$$$$ && $nvcc $flags $mode --keep --keep-dir "
-        f"$dir/keep.$$$$ $source -o $out.$$$$ {logged} {{ {_LINES} $dir/keep.$$$$/*.cpp4.ii > $dir/{HOST_TEXT} "
-        f"2>/dev/null || echo $what > $dir/{HOST_TEXT}; "
-        f"$kept rm -rf $dir/keep.$$$$ && mv $out.$$$$ $out; }}; else room=$$(mktemp); head -c 99999 /dev/zero "
-        f"| tee $dir/keep.$$$$/room > $$room; rm -rf $$room $dir/keep.$$$$; {otherwise[5:]}",
-        "  description = $what",
-        "rule binding",
-        "  command = $cxx -std=c++17 -O1 -fPIC -fvisibility=hidden $includes -c $in -o $out.$$$$ && mv $out.$$$$ $out",
-        "  description = $what",
-        "rule link",
-        f"  command = $cxx {LINK} -Wl,--version-script={_escape(q(str(EXPORTS)))} -o $out.$$$$ $in $libraries "
-        "&& mv $out.$$$$ $out",
-        "  description = $what",
-        # A launch plan is read without a GPU and without the libraries of the variant: each function of theirs does
-        # nothing and returns 0.
-        "rule stubs",
-        "  command = { [ $loose ] || $cxx -shared -Wl,-z,defs -o $out.so $in $shared $known; } && "
-        "{ echo 'struct answer { long a, b; }; static struct answer none(void) { return (struct answer){0, 0}; }'; "
-        "LC_ALL=C $cxx -shared -Wl,-z,defs,--no-demangle,--warn-unresolved-symbols -o $out.so $in $known 2>&1 "
-        """| sed -n "s/.*undefined reference to \\`\\(\\w*\\)'.*/\\1/p" | sort -u | grep -v '^_*Py' """
-        """| sed 's/.*/struct answer &(void) __attribute__((alias("none")));/'; } """
-        "| $cxx -x c -w -fPIC -c -o $out - && rm -f $out.so",
-        "  description = $what",
-        "rule sass",
-        # A disassembler that does not support the arch fails: SASS facts are then unmeasured, and the build continues.
-        # The shell writes the file, since nvdisasm exits 0 after a partial write on a full disk.
-        "  command = output=$$($nvdisasm -c -gi $in 2>/dev/null) && printf '%s\\n' \"$$output\" > $out.$$$$ "
-        "&& mv $out.$$$$ $out || rm -f $out.$$$$",
-        "  description = $what",
-        f"nvcc = {_escape(q(str(nvcc.path)))}",
-        f"cxx = {_escape(q(str(cxx)))}",
-    ]
-    if disassembler is not None:
-        lines.append(f"nvdisasm = {_escape(q(str(disassembler)))}")
-    recorder = units[0].folder.parent / RECORDER
-    if any(u.is_host and isinstance(u.variant.kind, ForeignLauncher) for u in units):
-        lines += [
-            "rule recorder",
-            f"  command = $nvcc -std=c++17 -O1 -Xcompiler -fPIC -I{q(str(HARNESS_INCLUDE))} -c $in -o $out",
-            f"build {_path(recorder)}: recorder {_path(RECORDER_SOURCE)}",
-        ]
-    stub = units[0].folder.parent.resolve() / TORCH
-    if torch_root is not None and any(u.is_host for u in units):
-        # Operators link against an empty library of that name: the linker would read all of torch's symbols each time.
-        lines += [
-            "rule stub",
-            f"  command = $cxx -shared -nostdlib -Wl,-soname,{TORCH} -o $out -x c++ /dev/null",
-            f"build {_path(stub)}: stub",
-        ]
-    defaults: list[str] = []
-    objects = {name: folder / BINDING for name, folder in bindings.items()}
-    for name, folder in bindings.items():
-        if torch_root is None or cache.recall(folder, BINDING, file_hash(folder / BINDING)):
-            continue  # up to date
-        objects[name] = units[0].folder.parent / f"{name}.o"
-        includes = [
-            f"-DTORCH_TARGET_VERSION={binding.TORCH_TARGET_VERSION}",
-            f"-isystem {q(str(torch_root / 'include'))}",
-            f"-I{q(str(folder.resolve()))}",
-        ]
-        lines += [
-            f"build {_path(objects[name])}: binding {_path(folder / 'binding.cpp')}",
-            f"  includes = {_escape(' '.join(includes))}",
-            f"  what = binding of {name}",
-        ]
-    # --exclude-libs hides each library's static CUDA runtime.
-    runtime = f"{q(str(nvcc.cudart_static))} -ldl -lrt -lpthread" if any(u.is_host for u in units) else ""
+    source = re.sub("^(?=[-@])", "./", os.path.relpath(os.path.realpath(Path(top, unit.variant.kind.file)), top))
+    # nvcc splits -D at commas, so those in a macro's value (template arguments) are escaped.
+    escaped = [flag.replace(",", "\\,") if flag.startswith("-D") else flag for flag in unit.flags]
+    headers = (f"-I{problem.resolve()}", f"-I{HARNESS_INCLUDE}", *unit.libraries.flags)
+    return [str(nvcc), *escaped, *HOST_FLAGS, *headers, "-c" if unit.is_host else "-cubin", source]
+
+
+def graph(suite: Suite, units: Sequence[Unit], bindings: Mapping[str, Path], programs: Programs) -> str:
+    """The ninja file.
+
+    Args:
+        bindings: each problem's folder of generated files.
+    """
+    shared = _Shared(units, bindings, programs)
+    edges = [*shared.edges()]
     # ninja starts what is ready in this order: the GPU's arch first, and a suite's last variants, which are usually the
     # longest and would end the build alone.
     order = sorted(units, key=lambda unit: unit.is_host)
     for unit in reversed(order):
-        folder = unit.folder.resolve()
-        source = (Path(suite.root) / unit.variant.kind.file).resolve()
-        # Relative to the suite, so that __FILE__ is the same in a copy of the suite.
-        relative = re.sub("^(?=[-@])", "./", os.path.relpath(source, top))
-        problem = bindings[unit.variant.problem].resolve()
-        headers = (f"-I{problem}", f"-I{HARNESS_INCLUDE}", *unit.libraries.flags)
-        places = (*headers, "-MD", "-MT", OBJECT, "-MF", str(folder / RULE))
-        # nvcc splits -D at commas, so those in a macro's value (template arguments) are escaped.
-        escaped = [flag.replace(",", "\\,") if flag.startswith("-D") else flag for flag in unit.flags]
-        flags = " ".join(map(q, (*escaped, *HOST_FLAGS, *places)))
-        common = [
-            f"  flags = {_escape(flags)}",
-            f"  source = {_escape(q(relative))}",
-            f"  log = {_escape(q(str(folder / LOG)))}",
-            f"  dir = {_escape(q(str(folder)))}",
-            f"  what = {unit.variant.name} {unit.arch}",
-        ]
-        if disassembler is not None:
-            lines += [
-                f"build {_path(folder / SASS)}: sass {_path(folder / CUBIN)}",
-                f"  what = {unit.variant.name} {unit.arch} sass",
-            ]
-            defaults.append(_path(folder / SASS))
-        if not unit.is_host:
-            lines += [f"build {_path(folder / CUBIN)}: compile {_path(source)}", *common, "  mode = -cubin"]
-            defaults.append(_path(folder / CUBIN))
-            continue
-        lines += [
-            f"build {_path(folder / 'variant.o')} | {_path(folder / CUBIN)}: compile {_path(source)}",
-            *common,
-            "  mode = -c",
-            f"  kept = mv {_escape(q(str(folder)))}/keep.$$$$/*.cubin {_escape(q(str(folder / CUBIN)))} &&",
-        ]
-        linked = unit.libraries
-        stand_in, first = "", ""
-        if isinstance(unit.variant.kind, ForeignLauncher):
-            # The recorder's symbols take precedence over the runtime's, which provides the rest.
-            stand_in, first = f" {_path(recorder)}", "-Wl,-z,muldefs "
-        # A source without FLASHCORE_VARIANT, or without a library, fails here instead of when it is loaded.
-        strict = "" if linked.loose else "-Wl,-z,defs "
-        plan = f"{first}-Wl,--require-defined=flashcore_launch_plan {_files(linked.static, linked.of_torch)} {runtime}"
-        if linked.shared or linked.loose:
-            stubs = folder / "stubs.o"
-            lines += [
-                f"build {_path(stubs)}: stubs {_path(folder / OBJECT)}{stand_in}",
-                f"  known = {_escape(plan)}",
-                f"  shared = {_escape(_files(linked.shared))}",
-                f"  loose = {linked.loose or ''}",
-                f"  what = {unit.variant.name} stubs of libraries",
-            ]
-            stand_in += f" {_path(stubs)}"
-        lines += [
-            f"build {_path(folder / 'plan.so')}: link {_path(folder / 'variant.o')}{stand_in}",
-            f"  libraries = {_escape(strict + plan)}",
-            f"  what = {unit.variant.name} plan",
-        ]
-        defaults.append(_path(folder / "plan.so"))
-        if OPERATOR in unit.wanted:
-            needed = f"-Wl,--push-state,--no-as-needed {q(str(stub))} -Wl,--pop-state"
-            files = _files(linked.static, linked.shared, linked.of_torch)
-            lines += [
-                f"build {_path(folder / 'operator.so')}: link {_path(folder / 'variant.o')} "
-                f"{_path(objects[unit.variant.problem])} | {_path(stub)}",
-                f"  libraries = {_escape(f'{needed} {files} {runtime}')}",
-                f"  what = {unit.variant.name} operator",
-            ]
-            defaults.append(_path(folder / "operator.so"))
-    lines.append(f"default {' '.join(defaults)}")
+        edges += _compiled(suite, unit, programs, bindings[unit.variant.problem])
+        if unit.is_host:
+            edges += _linked(unit, shared)
+    defaults = [edge.target for edge in edges if edge.target.name in (CUBIN, PLAN, OPERATOR, SASS)]
+    lines = [
+        "ninja_required_version = 1.5",
+        f"builddir = {_path(units[0].folder.parent)}",  # ninja's log is removed with this folder
+        "rule step",
+        "  command = $words",
+        "  description = $what",
+        *(line for edge in edges for line in edge.lines()),
+        f"default {' '.join(map(_path, defaults))}",
+    ]
     return "\n".join(lines) + "\n"
+
+
+class _Edge(NamedTuple):
+    """A step of the graph; ``also`` are other files that it makes."""
+
+    step: str
+    target: Path
+    words: Sequence[object]  # of its command
+    inputs: Sequence[Path]
+    what: str
+    also: Sequence[Path] = ()
+
+    def lines(self) -> list[str]:
+        words = shlex.join(map(str, ("sh", STEPS, self.step, self.target, *self.words)))
+        outputs = " ".join(map(_path, (self.target, *self.also)))
+        inputs = " ".join(map(_path, self.inputs))
+        return [f"build {outputs}: step {inputs}", f"  words = {words.replace('$', '$$')}", f"  what = {self.what}"]
+
+
+class _Shared:
+    """What several units are linked with."""
+
+    def __init__(self, units: Sequence[Unit], bindings: Mapping[str, Path], programs: Programs) -> None:
+        place = units[0].folder.parent.resolve()
+        self.programs, self.bindings = programs, bindings
+        self.recorder, self.torch = place / RECORDER, place / TORCH
+        hosts = [unit for unit in units if unit.is_host]
+        self.needs_recorder = any(isinstance(unit.variant.kind, ForeignLauncher) for unit in hosts)
+        self.needs_torch = programs.torch_root is not None and bool(hosts)
+        #: Those that are up to date are not made again.
+        self.objects = {
+            name: folder.resolve() / BINDING
+            if not programs.torch_root or cache.recall(folder, BINDING, file_hash(folder / BINDING))
+            else place / f"{name}.o"
+            for name, folder in bindings.items()
+        }
+
+    def edges(self) -> Iterator[_Edge]:
+        nvcc, cxx, _, torch_root = self.programs
+        if self.needs_recorder:
+            words = (nvcc.path, "-std=c++17", "-O1", "-Xcompiler", "-fPIC", f"-I{HARNESS_INCLUDE}", "-c")
+            yield _Edge("make", self.recorder, (*words, RECORDER_SOURCE), (RECORDER_SOURCE,), "recorder of launches")
+        if self.needs_torch:
+            # Operators link against an empty library of that name, since the linker would read all of torch's symbols.
+            words = (cxx, "-shared", "-nostdlib", f"-Wl,-soname,{TORCH}", "-x", "c++", "/dev/null")
+            yield _Edge("make", self.torch, words, (), "torch's name")
+        for name, folder in self.bindings.items():
+            if self.objects[name].name == BINDING:
+                continue
+            source = folder.resolve() / "binding.cpp"
+            headers = ("-isystem", f"{torch_root}/include", f"-I{folder.resolve()}")
+            flags = ("-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden")
+            version = f"-DTORCH_TARGET_VERSION={binding.TORCH_TARGET_VERSION}"
+            compiled = (cxx, *flags, version, *headers, "-c", source)
+            yield _Edge("make", self.objects[name], compiled, (source,), f"binding of {name}")
+
+
+def _compiled(suite: Suite, unit: Unit, programs: Programs, problem: Path) -> Iterator[_Edge]:
+    cubin, what = unit.file(CUBIN), f"{unit.variant.name} {unit.arch}"
+    if programs.disassembler is not None:
+        yield _Edge(
+            "disassemble", unit.file(SASS), (programs.disassembler, "-c", "-gi", cubin), (cubin,), f"{what} sass"
+        )
+    source = (Path(suite.root) / unit.variant.kind.file).resolve()
+    words = (os.path.realpath(suite.root), *command(suite, unit, programs.nvcc.path, problem))
+    first, *more = (unit.file(OBJECT), cubin) if unit.is_host else (cubin,)
+    yield _Edge("compile", first, words, (source,), what, more)
+
+
+def _linked(unit: Unit, shared: _Shared) -> Iterator[_Edge]:
+    libraries, name = unit.libraries, unit.variant.name
+    cxx, compiled = shared.programs.cxx, unit.file(OBJECT)
+    runtime = (shared.programs.nvcc.cudart_static, "-ldl", "-lrt", "-lpthread")
+    # A source without FLASHCORE_VARIANT, or without a library, fails here instead of when it is loaded.
+    required = "-Wl,--require-defined=flashcore_launch_plan"
+    own = [required, *_files(libraries.static, libraries.of_torch), *runtime]
+    parts, first = [compiled], list[str]()
+    if isinstance(unit.variant.kind, ForeignLauncher):
+        # The recorder's symbols take precedence over the runtime's, which provides the rest.
+        parts, first = [*parts, shared.recorder], ["-Wl,-z,muldefs"]
+    if libraries.shared or libraries.loose:
+        # A launch plan is read without a GPU and without the libraries of the variant.
+        stubs, inputs = unit.file("stubs.o"), [*parts]
+        if not libraries.loose:
+            inputs.append(checked := unit.file(LINKED))
+            words = [cxx, *_LINK, _STRICT, *parts, *_files(libraries.shared), *first, *own]
+            yield _Edge("make", checked, words, parts, f"{name} with its libraries")
+        yield _Edge("stubs", stubs, [cxx, "-shared", *parts, *first, *own], inputs, f"{name} stubs of libraries")
+        parts = [*parts, stubs]
+    strict = [] if libraries.loose else [_STRICT]
+    yield _Edge("make", unit.file(PLAN), [cxx, *_LINK, *parts, *strict, *first, *own], parts, f"{name} plan")
+    if OPERATOR in unit.wanted:
+        needed = ("-Wl,--push-state,--no-as-needed", shared.torch, "-Wl,--pop-state")
+        files = _files(libraries.static, libraries.shared, libraries.of_torch)
+        inputs = [compiled, shared.objects[unit.variant.problem]]
+        words = [cxx, *_LINK, *inputs, *needed, *files, *runtime]
+        yield _Edge("make", unit.file(OPERATOR), words, [*inputs, shared.torch], f"{name} operator")
 
 
 def has_content(path: Path) -> bool:
@@ -252,15 +239,11 @@ def has_content(path: Path) -> bool:
         return False
 
 
-def _files(*groups: Sequence[Path]) -> str:
+def _files(*groups: Sequence[Path]) -> list[str]:
     """The linker's arguments for libraries; shared ones are found at the same place when they are loaded."""
     files = [file for group in groups for file in group]
     folders = dict.fromkeys(f"-Wl,-rpath,{file.parent}" for file in files if file.suffix != ".a")
-    return shlex.join([*["-Wl,--as-needed"] * bool(folders), *map(str, files), *folders])
-
-
-def _escape(text: str) -> str:
-    return text.replace("$", "$$")
+    return [*["-Wl,--as-needed"] * bool(folders), *map(str, files), *folders]
 
 
 def _path(path: Path) -> str:

@@ -1,8 +1,9 @@
-"""``flashcore build``: compiles, and prints each kernel's resources and occupancy, and nvcc's commands."""
+"""``flashcore build``: compiles, and prints each kernel's resources and occupancy, or shows nvcc's commands."""
 
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from flashcore.build import build
 from flashcore.build.compiling import compile_all
 from flashcore.cli import check, options, progress
 from flashcore.cli.grid import cell, grid
+from flashcore.errors import Exit
 from flashcore.model.record import Artifact, Fact, Facts, unlaunched_note
 from flashcore.pipeline.opening import open_context
 
@@ -23,6 +25,7 @@ _OF_KERNELS = {
 EXAMPLES = (
     ("flashcore build", "every variant for every arch"),
     ("flashcore build --variant wide", "one variant"),
+    ("flashcore build --variant wide --commands", "nvcc's command for each of its archs"),
 )
 
 
@@ -31,18 +34,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_build(parser)
     options.add_selection(parser)
     options.add_quiet(parser)
+    parser.add_argument(
+        "--commands", action="store_true", help="compile nothing; print nvcc's command for each variant and arch"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     settings = options.settings(arguments, upto=None)
     context = open_context(settings)
+    if arguments.commands:
+        print(f"cd {shlex.quote(context.suite.root)}")
+        choice = context.options, context.variants, context.gpu_arch
+        for name, command in build.commands(context.suite, context.build_folder, *choice):
+            print(f"\n# {name}\n{command}")
+        return Exit.OK
     with progress.shown(arguments.quiet) as say:
         built = compile_all(replace(context, say=say))
     print("\n".join([table(built.artifacts, built.facts), *unlaunched_note(built.artifacts)]))
-    if not arguments.quiet:
-        folder = context.build_folder
-        for command, covers in build.commands(context.suite, context.variants, context.options, folder):
-            print(f"\n# {covers}\n{command}")
     return check.built(built.artifacts, built.plans)
 
 
