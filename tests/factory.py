@@ -23,7 +23,8 @@ from typing import Any
 
 from flashcore.model.case import Case, TimeKey
 from flashcore.model.catalogue import FACTS, STALL_REASONS
-from flashcore.model.causes import Detail, Message, NotBuilt, PlanRefused, SourceLine, UnsupportedArch
+from flashcore.model.cause import Detail
+from flashcore.model.causes import MESSAGE, NOT_BUILT, UNSUPPORTED_ARCH, PlanRefused, SourceLine
 from flashcore.model.record import (
     Artifact,
     CaseKey,
@@ -213,7 +214,7 @@ def _fact(
         value,
         FACTS[name].unit,
         source or usual_source(name),
-        detail if value is not None else detail if isinstance(detail, Detail) else Message(detail or "no reason given"),
+        detail if value is not None else detail if isinstance(detail, Detail) else MESSAGE(detail or "no reason given"),
     )
 
 
@@ -390,7 +391,7 @@ def on_l4(record: Record, **changes: Any) -> Record:
     times are 10 times as long. Its counters are the other chip's, so no test may take it for a measurement."""
     here = {v.name for v in record.suite.variants.values() if v.is_reference or "sm_89" in v.where.archs}
     outcomes = [
-        o if o.variant in here else replace(o, status="unsupported", cause=NotBuilt("sm_89")) for o in record.outcomes
+        o if o.variant in here else replace(o, status="unsupported", cause=NOT_BUILT("sm_89")) for o in record.outcomes
     ]
     facts = [
         replace(f, value=10 * f.value) if f.unit in ("us", "ns") and isinstance(f.value, float) else f
@@ -413,7 +414,7 @@ def site(line: SourceLine) -> Fact:
 def artifact(variant: str, arch: str, status: str = "ok", message: str = "", **changes: Any) -> Artifact:
     """The build of (variant, arch)."""
     fields: dict[str, Any] = {"code": f"code-{variant}-{arch}", "closure": f"closure-{variant}-{arch}"}
-    causes = {"failed": compile_failed(message), "unsupported": UnsupportedArch(reason=message)}
+    causes = {"failed": compile_failed(message), "unsupported": UNSUPPORTED_ARCH(reason=message)}
     return Artifact(variant, arch, status, causes.get(status), **{**fields, **changes})  # type: ignore[arg-type]
 
 
@@ -447,7 +448,7 @@ def outcome(
     variant: str, shape: str, stage: Stage, status: str = "ok", reason: str = "", seconds: float | None = 0.1
 ) -> CaseOutcome:
     """The outcome of a case in a stage."""
-    return CaseOutcome(variant, shape, stage, status, Message(reason) if reason else None, seconds)  # type: ignore[arg-type]
+    return CaseOutcome(variant, shape, stage, status, MESSAGE(reason) if reason else None, seconds)  # type: ignore[arg-type]
 
 
 def case_key(variant: Variant, shape: Shape, *, code: str = "code", nvcc: str = "13.0.88") -> CaseKey:

@@ -14,7 +14,8 @@ from flashcore.errors import Exit, FlashcoreError
 from flashcore.features.audit.inventory import inventory
 from flashcore.features.audit.record import record_of
 from flashcore.measure.machine import toolchain
-from flashcore.model.causes import Cause, NotLinked, StackUnknown
+from flashcore.model.cause import Cause
+from flashcore.model.causes import STACK_UNKNOWN, NotLinked
 from flashcore.model.record import Record
 
 Compiler = Callable[..., Path]
@@ -92,9 +93,9 @@ def test_the_stack_of_linked_code_includes_the_functions_that_it_calls(linked: P
     assert stack == {
         "calls_nothing": 0,
         "own_array": 120,
-        "recursive": StackUnknown,
-        "by_unknown_pointer": StackUnknown,
-        "on_the_stack": StackUnknown,
+        "recursive": STACK_UNKNOWN,
+        "by_unknown_pointer": STACK_UNKNOWN,
+        "on_the_stack": STACK_UNKNOWN,
     }
     assert values(record, "static_smem")["calls"] == 400
     assert main(["audit", str(linked), "--max", "stack_bytes=1000"]) == Exit.UNMEASURED
@@ -109,7 +110,7 @@ def test_only_kernels_whose_functions_use_local_memory_have_unknown_spills(linke
 def test_recursion_within_one_file_has_no_known_stack(compiler: Compiler) -> None:
     source = DEEP.replace("extern __device__ int outer(int k);", "__device__ int outer(int k) { return k; }")
     stack = values(audited(compiler("deep.cubin", {"a.cu": source}, "-cubin")), "stack_bytes")
-    assert (stack["recursive"], stack["on_the_stack"]) == (StackUnknown, StackUnknown)
+    assert (stack["recursive"], stack["on_the_stack"]) == (STACK_UNKNOWN, STACK_UNKNOWN)
     assert (stack["calls"], stack["own_array"]) == (0, 120)
 
 

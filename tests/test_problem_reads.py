@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.model.case import Case
-from flashcore.model.causes import FilesChanged, SettingsChanged
+from flashcore.model.causes import FILES_CHANGED, SETTINGS_CHANGED
 from flashcore.model.record import CaseKey, Reads, Record
 from flashcore.records import freshness, store
 from tests import factory
@@ -135,10 +135,10 @@ def test_a_change_of_what_was_read_is_stale(suite: tuple[Path, Reads], file: str
     text = (root / file).read_text()
     try:
         (root / file).write_text(f"{text}\n")
-        assert {*freshness.reasons(run, run.keys, here).values()} == {FilesChanged((file,))}
+        assert {*freshness.reasons(run, run.keys, here).values()} == {FILES_CHANGED((file,))}
         assert not freshness.join(run, run.keys, set(), here).facts
         (root / file).unlink()
-        assert {*freshness.reasons(run, run.keys, here).values()} == {FilesChanged((file,))}
+        assert {*freshness.reasons(run, run.keys, here).values()} == {FILES_CHANGED((file,))}
     finally:
         (root / file).write_text(text)
 
@@ -151,7 +151,7 @@ def test_a_new_file_that_the_code_would_have_found_is_stale(suite: tuple[Path, R
     (root / file).write_text("{}")
     changed = {*freshness.reasons(run, run.keys, here).values()}
     (root / file).unlink()
-    assert changed == {FilesChanged((file.partition("/")[0],))}
+    assert changed == {FILES_CHANGED((file.partition("/")[0],))}
     assert {*freshness.reasons(run, run.keys, here).values()} == {None}
 
 
@@ -195,7 +195,7 @@ def test_seeds_repeats_and_the_mode_that_ranks_are_part_of_the_key() -> None:
 
     seeded = replace(made, problems={n: replace(p, seeds=(7, 8)) for n, p in made.problems.items()})
     for other in (key(repeats=500), key(rank_by="back_to_back"), key(seeded)):
-        assert freshness.freshness(other, key()) == SettingsChanged()
+        assert freshness.freshness(other, key()) == SETTINGS_CHANGED()
         assert freshness.freshness(other, replace(key(), settings="")) is None, "of a run before it was recorded"
     assert freshness.freshness(key(), key()) is None
 

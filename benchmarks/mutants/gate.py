@@ -28,7 +28,7 @@ from flashcore.errors import FlashcoreError
 from flashcore.measure import context
 from flashcore.measure.machine import toolchain
 from flashcore.measure.settings import Settings
-from flashcore.model import cause_text
+from flashcore.model.cause import cause_text
 from flashcore.model.record import Record
 from flashcore.model.suite import Shape, Suite, Variant
 from flashcore.pipeline import judging
@@ -133,7 +133,7 @@ class Workplace:
             self.recorded = kept
         data = json.loads(report.read_text(encoding="utf-8"))
         verdicts = {_name(v): (v["status"], v["reason"]) for v in data["verdicts"] if v["severity"] == "limit"}
-        stale = {str(case): cause_text.text(cause) for case, cause in record.stale.items()}
+        stale = {str(case): cause_text(cause) for case, cause in record.stale.items()}
         objects = {
             a.variant: (a.cubin, str(Path(a.cubin).with_name("variant.o")))
             for a in record.artifacts

@@ -21,8 +21,9 @@ from flashcore.cli import main as cli
 from flashcore.explain import advice
 from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
-from flashcore.model import cause_text, causes, decisions, plugin
+from flashcore.model import decisions, plugin
 from flashcore.model.catalogue import FACTS, FactSpec
+from flashcore.model.cause import CODES, Basis, Cause, Template
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import REGIMES, Shape
 from flashcore.records import lookup, store
@@ -97,21 +98,20 @@ def causes_of_outcomes() -> Iterator[str]:
     for _, reference in plugin.entries("causes"):
         plugin.resolve(reference)
     for kind, title, why in (
-        (causes.Cause, "Failed, or unmeasured", "An unmeasured fact never passes a limit; a required one exits 3."),
-        (
-            causes.Basis,
-            "How a value was measured",
-            "The value is valid; its basis limits what it can be compared with.",
-        ),
+        (Cause, "Failed, or unmeasured", "An unmeasured fact never passes a limit; a required one exits 3."),
+        (Basis, "How a value was measured", "The value is valid; its basis limits what it can be compared with."),
     ):
-        yield from (f"## {title}", "", why, "", "| code | meaning | text | details |", "| --- | --- | --- | --- |")
-        for code, detail in sorted(causes.DETAILS.items()):
-            if issubclass(detail, kind):
-                form = next((cause_text.FORMS[k] for k in detail.__mro__ if k in cause_text.FORMS), None)
-                shown = f"`{_cell(form)}`" if isinstance(form, str) and form else ""
-                details = ", ".join(f"`{f.name}`" for f in dataclasses.fields(detail))
-                meaning = " ".join((detail.__doc__ or "").partition("\n\n")[0].split())
-                yield f"| `{code}` | {_cell(meaning)} | {shown} | {details} |"
+        yield from (f"## {title}", "", why, "", "| code | text | details |", "| --- | --- | --- |")
+        for code, declared in sorted(CODES.items()):
+            if not issubclass(declared.of if isinstance(declared, Template) else declared, kind):
+                continue
+            if isinstance(declared, Template):
+                names, meaning = declared.fields, ""
+            else:
+                names = tuple(f.name for f in dataclasses.fields(declared))  # type: ignore[arg-type]
+                meaning = _cell(" ".join((declared.__doc__ or "").partition("\n\n")[0].split()))
+            shown = f"`{_cell(declared.form)}`" if isinstance(declared.form, str) and declared.form else meaning
+            yield f"| `{code}` | {shown} | {', '.join(f'`{name}`' for name in names)} |"
         yield ""
 
 

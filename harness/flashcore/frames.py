@@ -19,7 +19,7 @@ from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import Bound, Point, case_bounds
 from flashcore.gate.judge import Verdict
 from flashcore.model.catalogue import FACTS
-from flashcore.model.cause_text import text
+from flashcore.model.cause import cause_text
 from flashcore.model.record import Fact, Record, Subject, Value
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def samples(record: Record, *, raw: bool = False) -> DataFrame:
     for (case, mode), series in record.raw_samples.items():
         subject = Subject(case.variant, shape=case.shape)
         void = (case, mode) not in record.samples
-        voids += [text(record.time(subject, mode).cause) if void else ""] * len(series)
+        voids += [cause_text(record.time(subject, mode).cause) if void else ""] * len(series)
         subjects += [subject] * len(series)
         modes += [mode] * len(series)
         places += range(len(series))

@@ -14,7 +14,8 @@ import pytest
 from flashcore.build import static_facts as facts_module
 from flashcore.explain import explain
 from flashcore.measure.machine import toolchain
-from flashcore.model.causes import Detail, Message, NotInLog, SpillsDisagree, SpillsNotListed
+from flashcore.model.cause import Detail
+from flashcore.model.causes import MESSAGE, NOT_IN_LOG, SPILLS_DISAGREE, SpillsNotListed
 from flashcore.model.record import Artifact, Fact, Facts, Launch, Plan, Source, Subject
 from flashcore.readers import cubin, sass
 from tests import factory
@@ -63,11 +64,11 @@ def test_a_log_that_names_no_kernel_leaves_spills_to_the_cubin(artifact: Artifac
     Path(artifact.log).write_text("ptxas info    : 0 bytes gmem\n", encoding="utf-8")
     assert [(f.value, f.source, f.detail) for f in spilled(artifact)] == [(52, Source.CUBIN, "")] * 2
     (fact, _) = spilled(artifact, "shared")
-    assert fact.value is None and fact.detail == NotInLog() and "ptxas log" in fact.note
+    assert fact.value is None and fact.detail == NOT_IN_LOG() and "ptxas log" in fact.note
 
 
 @pytest.mark.parametrize(
-    ("logged", "value", "kind"), [(48, None, SpillsDisagree), (0, None, SpillsDisagree), (60, 60, SpillsNotListed)]
+    ("logged", "value", "kind"), [(48, None, SPILLS_DISAGREE), (0, None, SPILLS_DISAGREE), (60, 60, SpillsNotListed)]
 )
 def test_a_log_that_the_cubin_contradicts(
     artifact: Artifact, logged: int, value: int | None, kind: type[Detail]
@@ -281,7 +282,7 @@ def test_a_damaged_cache_is_made_anew(artifact: Artifact, content: str) -> None:
 
 
 def test_what_failed_has_no_facts() -> None:
-    assert facts_module.facts(Artifact("v", "sm_90a", "failed", Message("no"))) == []
+    assert facts_module.facts(Artifact("v", "sm_90a", "failed", MESSAGE("no"))) == []
 
 
 # --- with a plan --------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flashcore.chips.occupancy import LIMITS, occupancy, waves, what_if
-from flashcore.model import cause_text
+from flashcore.model.cause import cause_text
 
 launches = {
     "arch": st.sampled_from(sorted(LIMITS)),
@@ -82,7 +82,7 @@ def test_a_launch_that_cannot_fit_has_no_blocks_and_a_reason(
 ) -> None:
     result = occupancy("sm_89", threads, registers, 0, smem)
     assert (result.blocks_per_sm, result.warps, result.pct) == (0, 0, 0.0)
-    assert words in cause_text.text(result.cause)
+    assert words in cause_text(result.cause)
 
 
 def test_what_just_fits_is_launched() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from flashcore.cli import inner_loop
 from flashcore.model.case import Case
-from flashcore.model.causes import Message
+from flashcore.model.causes import MESSAGE
 from flashcore.model.record import Record
 from tests import factory
 from tests.support.judged import judged
@@ -97,7 +97,7 @@ def test_a_ratio_without_an_interval_says_why() -> None:
 def test_a_compilers_message_is_one_line_of_the_answer() -> None:
     message = "fast.cu(24): error: expected an identifier\n    const = 1;\n2 errors detected"
     record = factory.record()
-    failed = tuple(replace(a, status="failed", cause=Message(message)) for a in record.artifacts if a.variant == "fast")
+    failed = tuple(replace(a, status="failed", cause=MESSAGE(message)) for a in record.artifacts if a.variant == "fast")
     text = answers(replace(record, artifacts=failed))
     assert "fast.cu(24): error: expected an identifier" in text
     assert "2 errors detected" not in text

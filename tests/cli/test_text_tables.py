@@ -7,7 +7,7 @@ from dataclasses import replace
 from flashcore.cli import text_tables
 from flashcore.cli.grid import aligned, grid
 from flashcore.model.case import Case
-from flashcore.model.causes import Message
+from flashcore.model.causes import MESSAGE
 from flashcore.model.record import CaseOutcome, Facts, Record, Subject
 from tests import factory
 
@@ -44,7 +44,7 @@ def test_times_are_ranked_and_a_case_without_one_stands_last() -> None:
 def test_failed_checks_stand_first_with_their_reason_and_error() -> None:
     record = factory.record()
     outcomes = [
-        CaseOutcome(o.variant, o.shape, o.stage, "failed", Message("wrong")) if o.case == Case("split", "long") else o
+        CaseOutcome(o.variant, o.shape, o.stage, "failed", MESSAGE("wrong")) if o.case == Case("split", "long") else o
         for o in record.outcomes
     ]
     facts = [factory.fact("max_error", None, "slow", shape="mission")]

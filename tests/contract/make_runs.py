@@ -13,13 +13,13 @@ from typing import Any
 
 from flashcore.model.case import Case
 from flashcore.model.causes import (
-    BelowEmptyKernel,
-    ClocksDisagree,
+    BELOW_EMPTY_KERNEL,
+    CLOCKS_DISAGREE,
+    MESSAGE,
+    OTHER_PROCESSES,
+    REFERENCE_CHANGED,
     HungBefore,
-    Message,
-    OtherProcesses,
     PlanRefused,
-    ReferenceChanged,
     VoidTiming,
     WrongAnswer,
     WrongElements,
@@ -76,9 +76,9 @@ def budgets() -> Record:
         factory.fact("plan_matches", 0, "slow", shape="long"),
     ]
     made = factory.record(factory.suite(budgets=scopes, waivers=waivers), facts)
-    made = outcome(made, Case("split", "long"), "profile", status="failed", cause=Message("ncu died"))
+    made = outcome(made, Case("split", "long"), "profile", status="failed", cause=MESSAGE("ncu died"))
     lost = [
-        replace(a, status="unsupported", cause=Message("no TMA")) if (a.variant, a.arch) == ("slow", "sm_80") else a
+        replace(a, status="unsupported", cause=MESSAGE("no TMA")) if (a.variant, a.arch) == ("slow", "sm_80") else a
         for a in made.artifacts
         if (a.variant, a.arch) != ("fast", "sm_80")
     ]
@@ -135,25 +135,25 @@ def runs() -> Iterator[tuple[str, Record]]:
     without_gpu = factory.environment(gpu=None)
     yield "joined_twice", replace(plain, outcomes=twice, joined=joined, environment=without_gpu)
     void = outcome(
-        plain, Case("fast", "mission"), "bench", status="failed", cause=BelowEmptyKernel("isolated", 0.2, 0.8)
+        plain, Case("fast", "mission"), "bench", status="failed", cause=BELOW_EMPTY_KERNEL("isolated", 0.2, 0.8)
     )
     void = lacking(
-        void, Case("fast", "mission"), BelowEmptyKernel("isolated", 0.2, 0.8), "isolated", "back", "cold", "eager"
+        void, Case("fast", "mission"), BELOW_EMPTY_KERNEL("isolated", 0.2, 0.8), "isolated", "back", "cold", "eager"
     )
-    void = lacking(void, Case("fast", "long"), OtherProcesses(2), "isolated", "back", "cold", "eager")
-    void = lacking(void, Case("split", "long"), ClocksDisagree(9.0, 20.0), "isolated", "back", "cold", "eager")
+    void = lacking(void, Case("fast", "long"), OTHER_PROCESSES(2), "isolated", "back", "cold", "eager")
+    void = lacking(void, Case("split", "long"), CLOCKS_DISAGREE(9.0, 20.0), "isolated", "back", "cold", "eager")
     timed = [factory.budget("isolated_p50", maximum=500.0), factory.budget("cold_p50", maximum=500.0)]
     yield "void_times", replace(void, suite=factory.suite(budgets=timed))
-    stale = lacking(plain, Case("cudnn", "mission"), ReferenceChanged(), "isolated", "back", "cold", "eager")
-    stale = lacking(stale, Case("cudnn", "long"), ReferenceChanged(), "isolated", "back", "cold", "eager")
+    stale = lacking(plain, Case("cudnn", "mission"), REFERENCE_CHANGED(), "isolated", "back", "cold", "eager")
+    stale = lacking(stale, Case("cudnn", "long"), REFERENCE_CHANGED(), "isolated", "back", "cold", "eager")
     kept = [o for o in plain.outcomes if o.variant != "cudnn"]
-    both = {Case("cudnn", "mission"): ReferenceChanged(), Case("cudnn", "long"): ReferenceChanged()}
+    both = {Case("cudnn", "mission"): REFERENCE_CHANGED(), Case("cudnn", "long"): REFERENCE_CHANGED()}
     yield "stale_reference", replace(stale, outcomes=tuple(kept), stale=both)
     elements = WrongElements("out", 3, 64, (1, 2), "0.5", "0.75", "one_element")
     wrong = outcome(plain, Case("fast", "long"), "check", status="failed", cause=WrongAnswer(("off",), elements))
-    wrong = outcome(wrong, Case("split", "mission"), "check", status="failed", cause=Message("no answer within 60 s"))
+    wrong = outcome(wrong, Case("split", "mission"), "check", status="failed", cause=MESSAGE("no answer within 60 s"))
     wrong = outcome(
-        wrong, Case("split", "long"), "check", status="skipped", cause=HungBefore("mission", Message("no answer"))
+        wrong, Case("split", "long"), "check", status="skipped", cause=HungBefore("mission", MESSAGE("no answer"))
     )
     yield "wrong_answers", wrong
     refused = tuple(
@@ -175,7 +175,7 @@ def runs() -> Iterator[tuple[str, Record]]:
     )
     clocks = [
         *(factory.fact("bench_sm_clock", 990.0, v, shape="mission") for v in ("slow", "fast", "split")),
-        factory.fact("tensor_active", None, "fast", shape="mission", detail=Message("the chip has no such counter")),
+        factory.fact("tensor_active", None, "fast", shape="mission", detail=MESSAGE("the chip has no such counter")),
     ]
     yield "two_clocks", factory.record(None, clocks, roofs=(roof("fp16_tensor", 700.0, clock_mhz=1700.0),))
 

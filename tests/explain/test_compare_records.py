@@ -14,7 +14,7 @@ from flashcore.explain.compare_records import MODES, case, compare
 from flashcore.explain.comparison import Change, Row
 from flashcore.explain.times import Speedup
 from flashcore.model.case import Case
-from flashcore.model.causes import NoInterval
+from flashcore.model.causes import OTHER_RUNS
 from flashcore.model.record import Facts, Record, Subject
 from flashcore.records import narrow
 from flashcore.suites import load
@@ -104,7 +104,7 @@ def test_times_of_other_runs_are_shown_and_not_judged() -> None:
     a, b = factory.record(id=OLD, times={"fast": 50.0}), factory.record(times={"fast": 40.0})
     row = cases(a, b)["fast/mission"]
     assert row.lead and row.lead.mode == "isolated" and row.lead.ratio == pytest.approx(1.25, rel=0.01)
-    assert row.lead.low is None and row.lead.speedup and row.lead.speedup.cause == NoInterval("runs")
+    assert row.lead.low is None and row.lead.speedup and row.lead.speedup.cause == OTHER_RUNS()
     assert (row.outcome, row.judged) == ("faster", False)
     assert "not judged: no interval: the times were taken in different runs" in as_text(compare(a, b))
     assert all(row.judged for row in compare(b, b).cases)

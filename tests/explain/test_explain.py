@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from flashcore.explain.explain import advice, local_memory, what_ifs
-from flashcore.model import cause_text
-from flashcore.model.causes import ClusterUnknown
+from flashcore.model.cause import cause_text
+from flashcore.model.causes import CLUSTER_UNKNOWN
 from flashcore.model.record import Fact, Launch, Plan, Record, Subject
 from tests import factory
 
@@ -84,8 +84,8 @@ def test_a_kernel_is_shown_once_for_each_way_it_is_launched() -> None:
 def test_a_cluster_is_its_product_and_its_occupancy_unmeasured() -> None:
     record, plan = planned(replace(LAUNCH, cluster=(2, 2, 1)), replace(LAUNCH, cluster=(4, 1, 1)))
     (result,) = what_ifs(record, plan, "sm_90a")  # both are four blocks
-    assert result.then is None and result.now.blocks_per_sm is None and result.now.cause == ClusterUnknown(4)
-    assert result.lines == [cause_text.text(result.now.cause)]
+    assert result.then is None and result.now.blocks_per_sm is None and result.now.cause == CLUSTER_UNKNOWN(4)
+    assert result.lines == [cause_text(result.now.cause)]
 
 
 def test_the_next_step_is_told_behind_what_limits_now() -> None:

@@ -11,7 +11,8 @@ from flashcore.chips import devices
 from flashcore.explain import roofline
 from flashcore.explain.roofline import Point, bounds, case_bounds, floor, missing, pick, points, roofs
 from flashcore.model.case import Case
-from flashcore.model.causes import Caches, CodeChanged, Detail
+from flashcore.model.cause import Detail
+from flashcore.model.causes import Caches, CodeChanged
 from flashcore.model.record import Fact, Facts, Origin, Record, Roof, Subject, Value
 from tests import factory
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
 import pytest
 
 from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
 from flashcore.model.case import Case
-from flashcore.model.causes import NoInterval
+from flashcore.model.cause import Cause
+from flashcore.model.causes import OTHER_GPUS, OTHER_ROUNDS, OTHER_RUNS
 from flashcore.model.record import Facts, Record, SharingGpu
 from flashcore.model.suite import Shape, Suite
 from tests import factory
@@ -79,20 +79,20 @@ def test_only_times_of_the_same_rounds_have_an_interval() -> None:
     made = row(replace(times(9.0, 10.0), raw_samples=rising))
     assert made.over("best", "cudnn_general") == pytest.approx((2.5, 2.5, 2.5, None))
     over = made.over("best", "cudnn")
-    assert over and over.ends is None and over.cause == NoInterval("rounds")
+    assert over and over.ends is None and over.cause == OTHER_ROUNDS()
 
 
-@pytest.mark.parametrize(("shapes", "apart"), [(("mission", "twin"), "gpus"), (("twin",), "rounds")])
-def test_a_pair_that_two_gpus_timed_says_so(shapes: tuple[str, ...], apart: Literal["gpus", "rounds"]) -> None:
+@pytest.mark.parametrize(("shapes", "cause"), [(("mission", "twin"), OTHER_GPUS()), (("twin",), OTHER_ROUNDS())])
+def test_a_pair_that_two_gpus_timed_says_so(shapes: tuple[str, ...], cause: Cause) -> None:
     over = row(replace(times(9.0, 10.0), gpus=on_gpus(*shapes))).over("best", "cudnn")
-    assert over and over.cause == NoInterval(apart)
+    assert over and over.cause == cause
 
 
 def test_a_case_that_was_joined_from_another_run_has_no_interval() -> None:
     r = times(10.0, 9.0)
     joined = [replace(o, origin="another") if o.case == Case("cudnn_general", "twin") else o for o in r.outcomes]
     over = row(replace(r, outcomes=tuple(joined))).over("best", "cudnn_general")
-    assert over and over.cause == NoInterval("runs")
+    assert over and over.cause == OTHER_RUNS()
 
 
 def test_times_of_one_shape_with_other_empty_launches_are_of_other_rounds() -> None:
@@ -102,7 +102,7 @@ def test_times_of_one_shape_with_other_empty_launches_are_of_other_rounds() -> N
         for name, us in (("best", 0.8), ("cudnn_general", 0.9))
     ]
     over = row(replace(r, facts=Facts([*r.facts, *floors]))).over("best", "cudnn_general")
-    assert over and over.cause == NoInterval("rounds")
+    assert over and over.cause == OTHER_ROUNDS()
 
 
 @pytest.mark.parametrize(("general", "reference"), [(9.3, "cudnn_general"), (9.6, "cudnn")])

@@ -15,7 +15,8 @@ from flashcore.explain.roofline import case_bounds
 from flashcore.explain.rows import Row
 from flashcore.features.compare import page
 from flashcore.model.case import Case
-from flashcore.model.causes import BelowEmptyKernel, Cause, ClocksDisagree, OtherProcesses
+from flashcore.model.cause import Cause
+from flashcore.model.causes import BELOW_EMPTY_KERNEL, CLOCKS_DISAGREE, OTHER_PROCESSES
 from flashcore.model.record import Facts, Record, Subject
 from flashcore.records import store
 from tests import factory
@@ -25,9 +26,9 @@ OLD = "20260101T000000Z-0000"
 MODES = ("isolated", "back_to_back", "cold", "eager")
 #: Case → why its times are void. They would make it a thousand times as fast as any other.
 VOID: Mapping[Case, Cause] = {
-    Case("fast", "mission"): BelowEmptyKernel("isolated", 0.001, 0.8),
-    Case("slow", "long"): OtherProcesses(2),
-    Case("cudnn", "long"): ClocksDisagree(0.001, 20.0),
+    Case("fast", "mission"): BELOW_EMPTY_KERNEL("isolated", 0.001, 0.8),
+    Case("slow", "long"): OTHER_PROCESSES(2),
+    Case("cudnn", "long"): CLOCKS_DISAGREE(0.001, 20.0),
 }
 NAMES = ("isolated", "back_to_back", "cold", "eager", "speedup", "tflops")
 

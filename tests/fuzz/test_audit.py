@@ -1,4 +1,4 @@
-"""Damaged and hostile compiled code is read or refused, in 5 s of CPU time and 1 GiB: `make fuzz` reads 10,000."""
+"""DAMAGED and hostile compiled code is read or refused, in 5 s of CPU time and 1 GiB: `make fuzz` reads 10,000."""
 
 from __future__ import annotations
 

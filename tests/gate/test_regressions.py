@@ -140,7 +140,7 @@ def test_a_failed_build_is_told_once_and_nobody_is_told_to_save_over_it() -> Non
     text = verdict_table.render(judgement)
     assert "baseline save" not in text and "UNMEASURED" not in text
     assert text.count("error: no such thing") == 1 and "fast (sm_80, sm_89, sm_90a)" in text
-    assert f"fast: {sum(v.reason == 'it does not build' for v in judgement.verdicts)} facts are unmeasured" in text
+    assert f"fast: {sum(v.reason == 'did not compile' for v in judgement.verdicts)} facts are unmeasured" in text
 
 
 def test_facts_that_no_plan_gives_are_not_called_gone() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from flashcore.measure.cases import child_cases, sort_out
 from flashcore.model import plugin
-from flashcore.model.causes import DidNotCompile, FailedBefore, Hang, Message, NotBuilt, PlanRefused, WrongBefore
+from flashcore.model.cause import Cause
+from flashcore.model.causes import FAILED_BEFORE, MESSAGE, NOT_BUILT, WRONG_BEFORE, DidNotCompile, Hang, PlanRefused
 from flashcore.model.record import Artifact, Built, CaseOutcome, Plan
 from flashcore.model.suite import AheadOfTime, RecordedCubins, Stage
 from tests import factory, stages
@@ -42,9 +43,9 @@ BOTH = ("fast/mission", "fast/long")
     [
         (ARTIFACT, None, (), "", None),
         (ARTIFACT, factory.plan("fast", "long"), (), "", None),
-        (None, None, BOTH, "unsupported", NotBuilt("sm_90a")),
-        (replace(ARTIFACT, status="unsupported", cause=Message("why")), None, BOTH, "unsupported", Message("why")),
-        (replace(ARTIFACT, arch="sm_80"), None, BOTH, "unsupported", NotBuilt("sm_90a")),
+        (None, None, BOTH, "unsupported", NOT_BUILT("sm_90a")),
+        (replace(ARTIFACT, status="unsupported", cause=MESSAGE("why")), None, BOTH, "unsupported", MESSAGE("why")),
+        (replace(ARTIFACT, arch="sm_80"), None, BOTH, "unsupported", NOT_BUILT("sm_90a")),
         (replace(ARTIFACT, status="failed"), None, BOTH, "skipped", DidNotCompile("sm_90a")),
         (ARTIFACT, factory.plan("fast", "long", error="D"), BOTH[1:], "unsupported", PlanRefused("D")),
         (ARTIFACT, Plan("fast", "long", (), 0, Hang(2)), BOTH[1:], "failed", Hang(2)),
@@ -59,22 +60,22 @@ def test_what_was_not_built_or_planned_is_left_out_and_no_peer(
 @pytest.mark.parametrize(
     ("stage", "status", "cause", "other"),
     [
-        ("check", "failed", Message("x"), True),
-        ("profile", "failed", Message("x"), False),
+        ("check", "failed", MESSAGE("x"), True),
+        ("profile", "failed", MESSAGE("x"), False),
         ("profile", "failed", Hang(2), True),
-        ("check", "skipped", Message("x"), False),
+        ("check", "skipped", MESSAGE("x"), False),
         ("check", "ok", None, None),
     ],
 )
 def test_a_variant_that_is_wrong_or_hangs_is_trusted_on_no_shape(
-    stage: Stage, status: str, cause: Message | None, other: bool | None, tmp_path: Path
+    stage: Stage, status: str, cause: Cause | None, other: bool | None, tmp_path: Path
 ) -> None:
     outcome = replace(factory.outcome("cudnn", "mission", stage, status), cause=cause)
     expected: dict[str, tuple[str, object]] = {}
     if cause is not None:
-        expected["cudnn/mission"] = ("skipped", FailedBefore(cause))
+        expected["cudnn/mission"] = ("skipped", FAILED_BEFORE(cause))
     if cause is not None and other:
-        expected["cudnn/long"] = ("skipped", WrongBefore("mission", cause))
+        expected["cudnn/long"] = ("skipped", WRONG_BEFORE("mission", cause))
     assert left_out(tmp_path, before=(outcome,)) == expected
 
 

@@ -10,7 +10,17 @@ import pytest
 
 from flashcore.build.static_facts import disassemble
 from flashcore.measure.machine import toolchain
-from flashcore.model.causes import CalledSeparately, Cause, Decided, NoLines, NoPiece, NotOnArch
+from flashcore.model.cause import Cause
+from flashcore.model.causes import (
+    CALLED_SEPARATELY,
+    NO_CODE_OF_PIECE,
+    NO_LINES,
+    NO_PIECE,
+    NOT_ON_ARCH,
+    OTHER_LINES,
+    SEVERAL_PIECES,
+    Decided,
+)
 from flashcore.model.decisions import meanings
 from flashcore.model.suite import Decision
 from flashcore.readers import decisions, sass
@@ -113,7 +123,7 @@ def test_code_at_a_line_without_any_is_of_another_table(folder: Path, line: int)
     (folder / "k.cu").write_text(SOURCE.replace("// third\n", "// third\n\n"))  # line 9 is empty, 10 the last
     decision = Decision((), ("ldg.128",), mark="third")
     assert decided(folder, decision, (END, 8))[0] == 0
-    assert decided(folder, decision, (END, 8), (WIDE, line)) == (None, NoLines("k.cu"))
+    assert decided(folder, decision, (END, 8), (WIDE, line)) == (None, OTHER_LINES("k.cu"))
 
 
 def test_what_is_inlined_is_of_the_function_and_of_its_call(folder: Path) -> None:
@@ -126,23 +136,21 @@ def test_what_is_inlined_is_of_the_function_and_of_its_call(folder: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("place", "lines"),
+    ("place", "cause"),
     [
-        ({"mark": "fourth"}, ()),
-        ({"quote": "load(p"}, ("k.cu:6", "k.cu:7")),
-        ({"function": "missing"}, ()),
-        ({"quote": "b = load(p + 1)"}, ("k.cu:7",)),  # no instruction is of it
+        ({"mark": "fourth"}, NO_PIECE("mark 'fourth'")),
+        ({"quote": "load(p"}, SEVERAL_PIECES("quote 'load(p'", ("k.cu:6", "k.cu:7"))),
+        ({"function": "missing"}, NO_PIECE("function 'missing'")),
+        ({"quote": "b = load(p + 1)"}, NO_CODE_OF_PIECE("quote 'b = load(p + 1)'", "k.cu:7")),
     ],
 )
-def test_without_one_piece_with_code_nothing_is_told(
-    folder: Path, place: dict[str, str], lines: tuple[str, ...]
-) -> None:
+def test_without_one_piece_with_code_nothing_is_told(folder: Path, place: dict[str, str], cause: Cause) -> None:
     for decision in (Decision(("ldg.128",), **place), Decision((), ("local",), **place)):  # type: ignore[arg-type]
-        assert decided(folder, decision, (WIDE, 8), (END, 9)) == (None, NoPiece(decision.place, lines))
+        assert decided(folder, decision, (WIDE, 8), (END, 9)) == (None, cause)
 
 
 def test_without_line_information_only_a_whole_kernel_is_judged(folder: Path) -> None:
-    assert decided(folder, Decision((), ("local",), mark="third"), (WIDE, 0)) == (None, NoLines())
+    assert decided(folder, Decision((), ("local",), mark="third"), (WIDE, 0)) == (None, NO_LINES())
     assert decided(folder, Decision((), ("local",)), (WIDE, 0))[0] == 0
 
 
@@ -153,18 +161,18 @@ def test_a_source_of_another_size_is_not_the_compiled_one(folder: Path) -> None:
     assert decided(folder, decision, (WIDE, 8), cubin=b"ELF" + listed)[0] == 0
     (folder / "k.cu").write_text(SOURCE + " ")
     for content in (listed, b"k.cu\0\0\0\0", b"no line table"):
-        assert decided(folder, decision, (WIDE, 8), cubin=content) == (None, NoLines("k.cu"))
+        assert decided(folder, decision, (WIDE, 8), cubin=content) == (None, OTHER_LINES("k.cu"))
 
 
 def test_an_arch_without_the_instruction_is_no_pass(folder: Path) -> None:
     for decision in (Decision(("wgmma",)), Decision((), ("wgmma",))):
-        assert decided(folder, decision, (WIDE, 8), arch="sm_80") == (None, NotOnArch("wgmma", "sm_80"))
+        assert decided(folder, decision, (WIDE, 8), arch="sm_80") == (None, NOT_ON_ARCH("wgmma", "sm_80"))
 
 
 def test_a_function_compiled_separately_may_do_what_must_not_be(folder: Path) -> None:
     other = listing(folder, ("STL [R1], R2", 2), ("RET.REL.NODEC R2 `(k)", 2), name="_Z1fv")
     call: Line = ("CALL.ABS.NOINC `(_Z1fv)", 6)
-    assert decided(folder, Decision((), ("local",)), call, more=other) == (None, CalledSeparately("_Z1fv"))
+    assert decided(folder, Decision((), ("local",)), call, more=other) == (None, CALLED_SEPARATELY("_Z1fv"))
     assert decided(folder, Decision((), ("local",)), (WIDE, 6), more=other)[0] == 0
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from flashcore.build.static_facts import facts
 from flashcore.measure.machine import toolchain
-from flashcore.model.causes import NotInLog
+from flashcore.model.causes import NOT_IN_LOG
 from flashcore.model.record import Artifact, Fact
 from flashcore.readers import sass, spills
 from flashcore.readers.spills import Evidence, Site, classify, loop_depths
@@ -109,8 +109,8 @@ def test_without_a_log_the_cubin_lists_the_same_bytes(compiled: Compiled) -> Non
     for kernel, cap in (("neither", 40), ("indexed", 255), ("spills", 255)):
         facts = compiled["unlogged", cap][kernel]
         assert facts["spill_store_bytes"].value is None, "a cubin without notes does not say that nothing spills"
-        assert facts["spill_store_bytes"].detail == NotInLog()
-    assert compiled["unlogged", 255]["indexed"]["local_memory"].detail == NotInLog()
+        assert facts["spill_store_bytes"].detail == NOT_IN_LOG()
+    assert compiled["unlogged", 255]["indexed"]["local_memory"].detail == NOT_IN_LOG()
 
 
 # --- loops --------------------------------------------------------------------------------------

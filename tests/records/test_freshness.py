@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.model import cause_text
 from flashcore.model.case import Case
+from flashcore.model.cause import cause_text
 from flashcore.model.causes import (
+    NEVER_MEASURED,
+    NO_HOST_HASH,
+    REFERENCE_CHANGED,
+    SETTINGS_CHANGED,
     CodeChanged,
-    NeverMeasured,
-    NoHostHash,
     OverReference,
-    ReferenceChanged,
-    SettingsChanged,
 )
 from flashcore.model.record import Artifact, Built, CaseKey, Facts, Launch, Listing, Plan, Record, Source, Subject
 from flashcore.model.suite import PythonCallable, Suite
@@ -57,23 +57,23 @@ OTHER_CXX = "GCC: (Ubuntu) 13.3.0"
 def test_freshness(changes: dict[str, object], reason: str) -> None:
     recorded = dataclasses.replace(KEY, **changes)  # type: ignore[arg-type]
     result = freshness.freshness(KEY, recorded)
-    assert result is None if not reason else reason in cause_text.text(result)
+    assert result is None if not reason else reason in cause_text(result)
 
 
 def test_what_was_never_measured_is_not_fresh() -> None:
-    assert freshness.freshness(KEY, None) == NeverMeasured()
+    assert freshness.freshness(KEY, None) == NEVER_MEASURED()
 
 
 def test_two_keys_without_host_code_are_not_the_same() -> None:
     key = dataclasses.replace(KEY, host="", cxx="")
-    assert freshness.freshness(key, key) == NoHostHash("built")
+    assert freshness.freshness(key, key) == NO_HOST_HASH("built")
 
 
 def test_a_peer_is_stale_if_its_file_changed_since_files_were_recorded() -> None:
     one, other = (dataclasses.replace(PEER, code=code) for code in ("one", "other"))
     assert freshness.freshness(one, one) is freshness.freshness(one, PEER) is None
-    assert freshness.freshness(one, other) == ReferenceChanged()
-    assert freshness.freshness(PEER, None) == NeverMeasured()
+    assert freshness.freshness(one, other) == REFERENCE_CHANGED()
+    assert freshness.freshness(PEER, None) == NEVER_MEASURED()
 
 
 # --- keys ---------------------------------------------------------------------------------------
@@ -292,13 +292,13 @@ def test_another_operator_makes_its_cases_stale(change: dict[str, object]) -> No
     arguments = tuple(dataclasses.replace(a, **change) for a in problem.arguments)  # type: ignore[arg-type]
     other = dataclasses.replace(problem, arguments=(*arguments, problem.arguments[0]))
     suite = dataclasses.replace(record.suite, problems={**record.suite.problems, problem.name: other})
-    assert freshness.join(record, present, set(), suite).stale[Case("fast", "mission")] == SettingsChanged()
+    assert freshness.join(record, present, set(), suite).stale[Case("fast", "mission")] == SETTINGS_CHANGED()
 
 
 @pytest.mark.parametrize("change", [{"kind": PythonCallable("peers.py:other")}, {"config": {"backend": 2}}])
 def test_another_function_of_a_references_file_makes_it_stale(change: dict[str, object]) -> None:
     record, present = recorded()
-    for name, reason in (("cudnn", ReferenceChanged()), ("fast", None)):  # a kernel's code says the same
+    for name, reason in (("cudnn", REFERENCE_CHANGED()), ("fast", None)):  # a kernel's code says the same
         other = dataclasses.replace(record.suite.variants[name], config={"backend": 1})
         if name == "cudnn":
             other = dataclasses.replace(record.suite.variants[name], **change)  # type: ignore[arg-type]
@@ -330,7 +330,7 @@ def test_a_ratio_over_a_reference_that_has_changed_has_no_value(
         record = dataclasses.replace(record, keys={**record.keys, case: dataclasses.replace(key, code="code")})
     suite = dataclasses.replace(record.suite, baseline=baseline)
     (fact,) = freshness.join(record, present, set(), suite).facts
-    assert (fact.value, fact.cause) == ((2.0, None) if applies else (None, ReferenceChanged()))
+    assert (fact.value, fact.cause) == ((2.0, None) if applies else (None, REFERENCE_CHANGED()))
 
 
 @pytest.mark.parametrize("what", ["device code", "launch plan", "parameters", "problem"])
@@ -347,7 +347,7 @@ def test_what_changed_is_named(what: str) -> None:
         suite = dataclasses.replace(suite, shapes={**suite.shapes, "mission": wider})
     joined = freshness.join(record, present, set(), suite, built=Built("13.0.88", artifacts, plans))
     assert joined.stale == {Case("fast", "mission"): CodeChanged("device", (what,))}
-    assert f"the {what} changed" in cause_text.text(joined.stale[Case("fast", "mission")])
+    assert f"the {what} changed" in cause_text(joined.stale[Case("fast", "mission")])
 
 
 def test_code_of_another_compiler_is_another_kernel_and_both_are_named() -> None:
@@ -355,5 +355,5 @@ def test_code_of_another_compiler_is_another_kernel_and_both_are_named() -> None
     present[Case("fast", "mission")] = dataclasses.replace(
         present[Case("fast", "mission")], code="another", nvcc="13.5.37"
     )
-    reason = cause_text.text(freshness.join(record, present, set(), record.suite).stale[Case("fast", "mission")])
+    reason = cause_text(freshness.join(record, present, set(), record.suite).stale[Case("fast", "mission")])
     assert "compilers differ: device code compiled by 13.0.88, now 13.5.37" in reason

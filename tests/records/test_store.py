@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 
 from flashcore.errors import FlashcoreError, RecordError
 from flashcore.model.catalogue import FACTS as CATALOGUE
-from flashcore.model.causes import Message, Unknown
+from flashcore.model.cause import Unknown
+from flashcore.model.causes import MESSAGE
 from flashcore.model.record import (
     SCHEMA_VERSION,
     Fact,
@@ -90,7 +91,7 @@ SOURCES = [s for s in Source if s is not Source.EVENTS]  # facts of events must 
 FACTS = st.lists(
     st.builds(
         lambda subject, name, value, source, remark: Fact(
-            subject, name, value, CATALOGUE[name].unit, source, Message(remark) if value is None else remark
+            subject, name, value, CATALOGUE[name].unit, source, MESSAGE(remark) if value is None else remark
         ),
         SUBJECTS, st.sampled_from(list(CATALOGUE)), VALUES, st.sampled_from(SOURCES), st.text(max_size=8),
     ), max_size=6, unique_by=lambda fact: (fact.subject, fact.name),

@@ -25,7 +25,7 @@ from flashcore.gate.wording import summary
 from flashcore.model import files
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, RULE
-from flashcore.model.causes import CodeChanged, CompileFailed, UnsupportedArch
+from flashcore.model.causes import UNSUPPORTED_ARCH, CodeChanged, CompileFailed
 from flashcore.model.record import (
     Facts,
     Record,
@@ -490,7 +490,7 @@ def test_a_failed_build_shows_the_compilers_words(pages: dict[str, str]) -> None
 def test_builds_that_are_missing_for_one_reason_are_said_once(tmp_path: Path) -> None:
     made = full()
     refused = [
-        dataclasses.replace(a, status="unsupported", cause=UnsupportedArch(reason="needs sm_90a\nand more"))
+        dataclasses.replace(a, status="unsupported", cause=UNSUPPORTED_ARCH(reason="needs sm_90a\nand more"))
         if (a.variant, a.arch) in {("slow", "sm_80"), ("slow", "sm_89"), ("fast", "sm_80"), ("fast", "sm_89")}
         else a
         for a in made.artifacts

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from flashcore.features.reports.activity import NoCupti
+from flashcore.features.reports.activity import NO_CUPTI
 from flashcore.features.reports.capture import Captured, Settings, capture
 from tests.conftest import ROOT
 
@@ -42,7 +42,7 @@ for step in range(10):
 
 def run(body: str, folder: Path, **chosen: Any) -> Captured:
     return capture(
-        command(body), folder, Settings(ncu=NCU, **{"recorder": NoCupti(""), "top": 2, "finish_limit": 10, **chosen})
+        command(body), folder, Settings(ncu=NCU, **{"recorder": NO_CUPTI(""), "top": 2, "finish_limit": 10, **chosen})
     )
 
 

@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from flashcore.model.case import Case
-from flashcore.model.causes import CodeChanged, CompileFailed, DidNotCompile, Message
+from flashcore.model.causes import MESSAGE, CodeChanged, CompileFailed, DidNotCompile
 from flashcore.model.record import (
     Artifact,
     CaseOutcome,
@@ -179,7 +179,7 @@ def _became(o: CaseOutcome) -> CaseOutcome:
         return dataclasses.replace(o, status="skipped", cause=DidNotCompile("sm_90a"))
     if o.variant == "wrong":
         status = "failed" if o.stage == "check" else "skipped"
-        return dataclasses.replace(o, status=status, cause=Message("NaN in the output"))  # type: ignore[arg-type]
+        return dataclasses.replace(o, status=status, cause=MESSAGE("NaN in the output"))  # type: ignore[arg-type]
     return o
 
 

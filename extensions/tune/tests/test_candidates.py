@@ -13,7 +13,7 @@ from extensions.tune.tests.spaces import declared
 from flashcore.build import build
 from flashcore.measure.context import Context
 from flashcore.measure.settings import Settings
-from flashcore.model.causes import Hang, Message, PlanRefused
+from flashcore.model.causes import MESSAGE, Hang, PlanRefused
 from flashcore.model.record import (
     Artifact,
     CaseOutcome,
@@ -81,7 +81,7 @@ FACTS = [
 ]
 ARTIFACTS = (
     *(Artifact(name, ARCH, "ok", code="c", cubin=f"{name}/x.cubin") for name in NAMES[:3]),
-    Artifact("toy_3", ARCH, "failed", Message("static assertion failed\nin a.cu")),
+    Artifact("toy_3", ARCH, "failed", MESSAGE("static assertion failed\nin a.cu")),
 )
 PLANS = tuple(Plan(name, "mission", (LAUNCH,), 0) for name in NAMES[:3])
 TIMED = Subject("toy_0", shape="mission")

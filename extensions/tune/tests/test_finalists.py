@@ -11,7 +11,7 @@ import pytest
 from extensions.tune.tests.spaces import GRID as TOY
 from flashcore.errors import FlashcoreError
 from flashcore.model.case import Case
-from flashcore.model.causes import Message
+from flashcore.model.causes import MESSAGE
 from flashcore.model.intervals import Ratio
 from flashcore.model.record import CaseOutcome
 from flashcore.suites.load import load
@@ -89,13 +89,13 @@ def test_a_winner_is_faster_at_the_first_shape_and_slower_at_none(finals: list[F
 def test_finalists_that_failed_on_any_shape_have_no_speedup() -> None:
     names = [TOY.name(i) for i in range(3)]
     outcomes = [CaseOutcome(n, "small", "bench", "ok") for n in ("base", *names)]
-    outcomes.append(CaseOutcome(names[1], "odd", "check", "failed", Message("it hangs")))
+    outcomes.append(CaseOutcome(names[1], "odd", "check", "failed", MESSAGE("it hangs")))
     samples = {(Case(n, "small"), "isolated"): (us,) * 9 for n, us in (("base", 2.0), (names[0], 1.0), (names[1], 1.0))}
     record = replace(factory.record(), outcomes=tuple(outcomes), raw_samples=samples)
     found = finalists.finals(record, TOY, Shortlist("base", [0, 1, 2]), {"small": "isolated"})
     assert [f.verdict for f in found] == ["faster", "not timed: odd: it hangs", "not timed: the timing is void"]
     assert found[0].speedup and found[0].speedup.value == 2.0
-    wrong = replace(record, outcomes=(*outcomes, CaseOutcome("base", "odd", "check", "failed", Message("it is wrong"))))
+    wrong = replace(record, outcomes=(*outcomes, CaseOutcome("base", "odd", "check", "failed", MESSAGE("it is wrong"))))
     with pytest.raises(FlashcoreError, match="base: expected a variant that is right, found: odd: it is wrong"):
         finalists.finals(wrong, TOY, Shortlist("base", [0]), {"small": "isolated"})
 

@@ -46,7 +46,8 @@ from flashcore.build.workplace import made_in
 from flashcore.errors import CapabilityError, FlashcoreError, ManifestError, UsageError
 from flashcore.measure.machine import toolchain
 from flashcore.model import cache
-from flashcore.model.causes import Cause, CompileFailed, CompilerStopped, LibraryMissing, UnsupportedArch
+from flashcore.model.cause import Cause
+from flashcore.model.causes import UNSUPPORTED_ARCH, CompileFailed, CompilerStopped, LibraryMissing
 from flashcore.model.files import file_hash, write_atomically, writing
 from flashcore.model.record import Artifact
 from flashcore.model.suite import Cuda, ForeignLauncher, Problem, Suite, Variant
@@ -272,7 +273,7 @@ def _units(
         host = gpu_arch if gpu_arch in supported else (supported[-1] if supported else None)
         for arch in archs:
             if arch not in supported:
-                cause = UnsupportedArch(variant.where.archs, variant.where.unsupported.get(arch, ""))
+                cause = UNSUPPORTED_ARCH(variant.where.archs, variant.where.unsupported.get(arch, ""))
                 artifacts.append(Artifact(variant.name, arch, "unsupported", cause))
                 continue
             flags = compile_flags(suite, variant, arch, options.debug)

@@ -11,12 +11,13 @@ from flashcore.build import build, launch_plan, static_facts
 from flashcore.build.languages import by_language, language, recorder
 from flashcore.measure.context import Context
 from flashcore.measure.machine import toolchain
-from flashcore.model import cause_text
-from flashcore.model.causes import BuildsFailed
+from flashcore.model.cause import Cause
+from flashcore.model.causes import BUILDS_FAILED, PLANS_FAILED
 from flashcore.model.groups import grouped
 from flashcore.model.progress import Failure, prefixed
 from flashcore.model.record import Artifact, Built, Fact, Plan, StageNote, plans_for, unlaunched_of
 from flashcore.model.suite import ForeignLauncher
+from flashcore.model.text import count
 
 
 def compile_all(context: Context) -> Built:
@@ -102,8 +103,10 @@ def _told(built: Built, context: Context, seconds: float) -> StageNote:
         say(Failure(f"build: {same[0].variant} on {names} for {archs} FAILED: {same[0].error}"))
     cached = sum(a.cached for a in built.artifacts)
     compiled = sum(a.status == "ok" for a in built.artifacts) - cached
-    unusable = f", {cause_text.count(len(unplanned), 'launch plan')} failed" if unplanned else ""
+    unusable = f", {count(len(unplanned), 'launch plan')} failed" if unplanned else ""
     builds = f"{len(failed)} failed" if failed or not unplanned else ""
     say(f"build: {compiled} compiled, {cached} unchanged{builds and f', {builds}'}{unusable} in {seconds:.1f} s")
-    cause = BuildsFailed(len(failed), len(built.artifacts), len(unplanned)) if failed or unplanned else ""
+    cause: Cause | str = PLANS_FAILED(len(unplanned)) if unplanned else ""
+    if failed:
+        cause = BUILDS_FAILED(len(failed), len(built.artifacts), len(unplanned))
     return StageNote("build", "failed" if cause else "ok", round(seconds, 3), cause)

@@ -23,17 +23,8 @@ from typing import Any, Protocol
 from flashcore.build.ninja_graph import OBJECT
 from flashcore.measure.machine.isolated import Ended, isolated, started
 from flashcore.model import cache, plugin
-from flashcore.model.causes import (
-    Cause,
-    LaunchesNothing,
-    LibraryLaunches,
-    PlanCrashed,
-    PlanHung,
-    PlanRefused,
-    PlanStopped,
-    as_json,
-    from_json,
-)
+from flashcore.model.cause import Cause, as_json, from_json
+from flashcore.model.causes import LAUNCHES_NOTHING, PLAN_CRASHED, LibraryLaunches, PlanHung, PlanRefused, PlanStopped
 from flashcore.model.files import file_hash
 from flashcore.model.groups import grouped
 from flashcore.model.record import Artifact, Launch, Plan
@@ -203,7 +194,7 @@ def _plan(question: _Question, answer: Mapping[str, Any], libraries: Sequence[st
     variant, arch = question.artifact.variant, question.artifact.arch
     cause = _cause(answer)
     if not cause and not launches:
-        cause = LibraryLaunches(", ".join(libraries)) if libraries else LaunchesNothing()
+        cause = LibraryLaunches(", ".join(libraries)) if libraries else LAUNCHES_NOTHING()
     return Plan(variant, question.shape, tuple(launches), answer["workspace"], cause, (arch,))
 
 
@@ -219,7 +210,7 @@ def _answered(answer: Any) -> dict[str, Any]:
         return dict(answer)
     if answer.exit_code is None:
         return _without_launches(PlanHung(TIME_LIMIT))
-    ending = PlanStopped if answer.exit_code == -signal.SIGKILL else PlanCrashed
+    ending = PlanStopped if answer.exit_code == -signal.SIGKILL else PLAN_CRASHED
     return _without_launches(ending(answer.exit_code, answer.output))
 
 

@@ -21,22 +21,18 @@ from flashcore.chips import occupancy
 from flashcore.measure.machine import toolchain
 from flashcore.model import cache
 from flashcore.model.catalogue import FACTS
-from flashcore.model.cause_text import text
+from flashcore.model.cause import Cause, Detail, as_json, cause_text, from_json
 from flashcore.model.causes import (
-    CalledSeparately,
-    Cause,
-    Detail,
-    GridUnknown,
-    KernelNotBuilt,
-    NoMachineCode,
-    NotInLog,
+    CALLED_SEPARATELY,
+    GRID_UNKNOWN,
+    KERNEL_NOT_BUILT,
+    NO_MACHINE_CODE,
+    NO_TOOL,
+    NOT_IN_LOG,
+    SPILLS_DISAGREE,
+    UNREADABLE,
     NotLinked,
-    NoTool,
-    SpillsDisagree,
     SpillsNotListed,
-    Unreadable,
-    as_json,
-    from_json,
 )
 from flashcore.model.files import file_hash
 from flashcore.model.record import Artifact, Fact, Launch, Plan, Source, Subject, Value
@@ -148,7 +144,7 @@ def _decided(artifact: Artifact, path: Path, suite: Suite, names: Mapping[str, s
             value, detail = (
                 decided(decision, functions[kernel], arch, sources, separate)
                 if kernel in functions
-                else (None, NoTool("nvdisasm") if code is None else Unreadable("nvdisasm"))
+                else (None, NO_TOOL("nvdisasm") if code is None else UNREADABLE("nvdisasm"))
             )
             yield _fact(Subject(variant, arch, kernel=name), fact, value, Source.SASS, detail)
 
@@ -159,7 +155,7 @@ def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) ->
     logged = ptxas_spills(ptxas_output)
     separate = None
     if content.separate and (any(map(any, logged.values())) or any(k.spills for k in content.kernels)):
-        separate = CalledSeparately(content.separate[0])
+        separate = CALLED_SEPARATELY(content.separate[0])
     code = listing(path, disassembler)
     functions = sass.parse(code or "")
     return {
@@ -180,10 +176,10 @@ def _spills(logged: tuple[int, int] | None, listed: tuple[int, int] | None, sepa
     spilled = logged or listed
     detail: Detail | None = separate
     if separate is None and spilled is None:
-        detail = NotInLog()
+        detail = NOT_IN_LOG()
     elif separate is None and spilled and listed and spilled != listed:
         more = any(map(operator.gt, listed, spilled))
-        detail = (SpillsDisagree if more else SpillsNotListed)(*spilled, *listed)
+        detail = (SPILLS_DISAGREE if more else SpillsNotListed)(*spilled, *listed)
     return {
         "spills": None if isinstance(detail, Cause) else spilled,
         "spills_source": Source.PTXAS if logged or listed is None else Source.CUBIN,
@@ -287,7 +283,7 @@ def _kernel_facts(subject: Subject, data: Mapping[str, Any], kernel: str) -> Ite
     warnings = data["warnings"]
     yield _fact(subject, "compiler_warnings", len(warnings), Source.PTXAS, warnings[0] if warnings else "")
     counts = (data["sass"] or {}).get(kernel, {})
-    missing = NoTool("nvdisasm") if data["sass"] is None else Unreadable("nvdisasm")
+    missing = NO_TOOL("nvdisasm") if data["sass"] is None else UNREADABLE("nvdisasm")
     for name in _COUNTS:
         yield _fact(subject, name, counts.get(name), Source.SASS, "" if counts else missing)
 
@@ -306,11 +302,11 @@ def local_memory_facts(subject: Subject, evidence: spills.Evidence, missing: Det
     """The facts about local memory that follow from the evidence; ``missing``: why it has no spill bytes."""
     sites, usage = evidence.sites, spills.classify(evidence)
     inside = None if sites is None else sum(site.depth > 0 for site in sites)
-    yield _fact(subject, "sass_local_loop", inside, Source.SASS, NoMachineCode() if sites is None else "")
+    yield _fact(subject, "sass_local_loop", inside, Source.SASS, NO_MACHINE_CODE() if sites is None else "")
     use: Value | None = usage.use
     detail: Detail | str = usage.text
     if use == "unmeasured":
-        use, detail = None, NoMachineCode() if sites is None else missing
+        use, detail = None, NO_MACHINE_CODE() if sites is None else missing
     yield _fact(subject, "local_memory", use, Source.SASS, detail)
     if usage.worst:
         yield _fact(subject, "local_memory_site", str(usage.worst), Source.SASS, usage.worst)
@@ -348,9 +344,9 @@ def _launch_facts(
 ) -> Iterator[Fact]:
     threads, blocks, cluster = (math.prod(dims) for dims in (launch.block, launch.grid, launch.cluster))
     yield _fact(subject, "threads", threads, Source.PLAN)
-    yield _fact(subject, "blocks", blocks or None, Source.PLAN, "" if blocks else GridUnknown())
+    yield _fact(subject, "blocks", blocks or None, Source.PLAN, "" if blocks else GRID_UNKNOWN())
     yield _fact(subject, "dynamic_smem", launch.dynamic_smem, Source.PLAN)
-    missing = kernel["registers"].cause if kernel else KernelNotBuilt(launch.kernel)
+    missing = kernel["registers"].cause if kernel else KERNEL_NOT_BUILT(launch.kernel)
     if kernel is None or missing:
         for name in ("smem", "theoretical_occupancy", "blocks_per_sm"):
             yield _fact(subject, name, None, Source.OCCUPANCY, missing or "")
@@ -364,7 +360,7 @@ def _launch_facts(
         "occupancy_limiter": None if fit.blocks_per_sm is None else fit.limiter,
     }
     # A launch that does not fit has the value 0: then the cause is only a note.
-    detail = fit.cause if fit.cause and fit.pct is None else text(fit.cause)
+    detail = fit.cause if fit.cause and fit.pct is None else cause_text(fit.cause)
     for name, value in values.items():
         yield _fact(subject, name, value, Source.OCCUPANCY, detail)
     if sms is not None and fit.blocks_per_sm and blocks:

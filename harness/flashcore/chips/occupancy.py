@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from flashcore.chips import devices
-from flashcore.model.cause_text import count
-from flashcore.model.causes import Cause, ClusterUnknown, DoesNotFit, UnknownArch
+from flashcore.model.cause import Cause
+from flashcore.model.causes import CLUSTER_UNKNOWN, UNKNOWN_ARCH, DoesNotFit
 from flashcore.model.record import Launch
-from flashcore.model.text import same_hardware
+from flashcore.model.text import count, same_hardware
 
 Resource = Literal["registers", "shared memory", "warps", "blocks"]
 
@@ -113,12 +113,12 @@ def occupancy(
     """
     limit = limits(arch)
     if limit is None:
-        return Occupancy(None, None, None, (), UnknownArch(arch))
+        return Occupancy(None, None, None, (), UNKNOWN_ARCH(arch))
     reason = _refusal(limit, threads, registers, static_smem + dynamic_smem)
     if reason:
         return Occupancy(0, 0, 0.0, (), DoesNotFit(reason))
     if cluster > 1:
-        return Occupancy(None, None, None, (), ClusterUnknown(cluster))
+        return Occupancy(None, None, None, (), CLUSTER_UNKNOWN(cluster))
     warps = _warps(threads)
     by_resource: dict[Resource, int] = {
         "registers": blocks_by_registers(warps, registers),
@@ -179,7 +179,7 @@ def launch_refusal(arch: str, launch: Launch, kernel: Mapping[str, int]) -> Caus
     """
     limit = limits(arch)
     if limit is None:
-        return UnknownArch(arch)
+        return UNKNOWN_ARCH(arch)
     reasons = [
         f"{name}.{axis} is {size:,}; a launch has 1 to {most:,}"
         for name, sizes, largest in (("grid", launch.grid, MAX_GRID), ("block", launch.block, MAX_BLOCK))

@@ -16,9 +16,10 @@ from flashcore.explain.limiter import WORTH, time_parts
 from flashcore.explain.readings import Readings
 from flashcore.gate.expand import Expansion, headroom
 from flashcore.gate.formats import escaped
-from flashcore.model import causes, intervals
+from flashcore.model import intervals
 from flashcore.model.case import Case
-from flashcore.model.cause_text import text
+from flashcore.model.cause import as_json, cause_text
+from flashcore.model.causes import WrongAnswer
 from flashcore.model.suite import Stage
 from flashcore.model.text import visible
 from flashcore.pipeline.judging import Judged
@@ -50,7 +51,10 @@ def brief(judged: Judged, case: str) -> _Data:
 
     def unmeasured(stage: Stage, fact: str) -> _Data:
         cause = expansion.outcome(name, at, stage)[1]
-        return {"unmeasured": text(cause) or readings.of(fact, name, at).why, "cause": cause.code if cause else None}
+        return {
+            "unmeasured": cause_text(cause) or readings.of(fact, name, at).why,
+            "cause": cause.code if cause else None,
+        }
 
     def right() -> _Data:
         checked = {s: expansion.outcome(name, s, "check") for s in record.suite.shapes}
@@ -58,10 +62,16 @@ def brief(judged: Judged, case: str) -> _Data:
         if not wrong:
             return {"answer": "right", "by": "check"} if checked[at][0] == "ok" else unmeasured("check", "max_error")
         smallest = min(wrong, key=lambda s: wrong[s] or inf)
-        cause = checked[smallest][1]
-        elements = cause.elements if isinstance(cause, causes.WrongAnswer) else None
-        places = causes.as_json(elements) if elements else None
-        return {"answer": "wrong", "smallest_shape": smallest, "elements": places, "why": text(cause), "by": "check"}
+        why = checked[smallest][1]
+        elements = why.elements if isinstance(why, WrongAnswer) else None
+        places = as_json(elements) if elements else None
+        return {
+            "answer": "wrong",
+            "smallest_shape": smallest,
+            "elements": places,
+            "why": cause_text(why),
+            "by": "check",
+        }
 
     def time() -> _Data:
         taken = readings.time(shape.time, name, at)

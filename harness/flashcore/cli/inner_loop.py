@@ -9,8 +9,9 @@ from flashcore.explain.comparison import Change
 from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
 from flashcore.gate.wording import value_of
-from flashcore.model import cause_text, intervals
+from flashcore.model import intervals
 from flashcore.model.catalogue import STALL_REASONS
+from flashcore.model.cause import cause_text
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import REGIMES
 from flashcore.model.text import number
@@ -98,7 +99,7 @@ def _limits(record: Record, gaps: Mapping[Subject, Sequence[roofline.Gap]], vari
     subject = Subject(variant, shape=shape)
     stale = record.stale.get(subject.case)
     if stale is not None:
-        yield f"{shape}: unmeasured: {cause_text.text(stale)}"
+        yield f"{shape}: unmeasured: {cause_text(stale)}"
         return
     parts = [f"{_words(g.time.removesuffix('_p50'))} {g.text}" for g in gaps.get(subject, ())[:1]]
     stalls = ((record.facts.number(f"stall_share_{r}", subject), r) for r in STALL_REASONS if r != "selected")

@@ -11,9 +11,9 @@ from flashcore.cli import options, output
 from flashcore.cli.grid import grid
 from flashcore.errors import Exit
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
-from flashcore.model.cause_text import count
 from flashcore.model.groups import grouped, picked
 from flashcore.model.suite import Cuda, Suite, Variant, manifest_keys
+from flashcore.model.text import count
 from flashcore.suites.find import suite_folder
 from flashcore.suites.load import load, narrowed
 

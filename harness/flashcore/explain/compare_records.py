@@ -9,7 +9,7 @@ from flashcore.explain.comparison import Change, Comparison, Evidence, Outcome, 
 from flashcore.explain.pairs import Kernel, paired
 from flashcore.explain.times import Speedup, speedup
 from flashcore.model.catalogue import FACTS, GROUP_STAGE
-from flashcore.model.causes import NoInterval
+from flashcore.model.causes import SAMPLES_MISSING
 from flashcore.model.groups import grouped
 from flashcore.model.record import Fact, Facts, Record, Subject, Time, Value
 from flashcore.model.suite import REGIMES, Binary
@@ -133,7 +133,7 @@ def _times(a: Record, before: Subject, b: Record, after: Subject) -> Iterator[Ch
     for name in DURATIONS:
         was, fact = a.facts.number(name, before), b.facts.get(name, after)
         if fact and was and (now := fact.number):
-            ratio = Speedup(was / now, cause=NoInterval("samples"))
+            ratio = Speedup(was / now, cause=SAMPLES_MISSING())
             yield Change(after, name, fact.unit, was, now, ratio.conclusion, speedup=ratio)
 
 

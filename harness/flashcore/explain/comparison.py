@@ -15,8 +15,8 @@ from math import log
 from typing import Literal, NamedTuple
 
 from flashcore.explain.times import Speedup
-from flashcore.model import cause_text
 from flashcore.model.catalogue import FACTS
+from flashcore.model.cause import cause_text
 from flashcore.model.decide import Process
 from flashcore.model.record import Record, Subject, Value
 from flashcore.model.suite import REGIMES
@@ -125,7 +125,7 @@ class Change:
     @property
     def no_interval(self) -> str:
         """Why the ratio of two times has no interval; empty if it has one."""
-        return cause_text.text(self.speedup.cause) if self.speedup else ""
+        return cause_text(self.speedup.cause) if self.speedup else ""
 
     @property
     def importance(self) -> tuple[bool, int, float]:

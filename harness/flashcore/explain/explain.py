@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from flashcore.chips import occupancy
-from flashcore.model.cause_text import text
+from flashcore.model.cause import cause_text
 from flashcore.model.causes import Decided
 from flashcore.model.record import Fact, Plan, Record, Subject
 
@@ -110,8 +110,8 @@ class Step:
     def lines(self) -> list[str]:
         """``limited by registers: 8 registers fewer give 3 blocks instead of 2``, and the free resources."""
         if self.then is None:
-            return [text(self.now.cause)] if self.now.cause else []
-        head = f"limited by {self.now.limiter}" if self.now.limiters else text(self.now.cause)
+            return [cause_text(self.now.cause)] if self.now.cause else []
+        head = f"limited by {self.now.limiter}" if self.now.limiters else cause_text(self.now.cause)
         lines = self.then.lines()
         if lines and (self.then.target is not None or self.then.obstacle):
             return [f"{head}: {lines[0]}", *lines[1:]]

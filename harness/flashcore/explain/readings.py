@@ -13,9 +13,10 @@ from functools import cached_property
 from flashcore.explain import times
 from flashcore.explain.roofline import CaseBounds, Gap, case_bounds
 from flashcore.explain.times import Speedup
-from flashcore.model import cause_text, intervals
+from flashcore.model import intervals
 from flashcore.model.catalogue import FACTS
-from flashcore.model.causes import Detail, FirstRound
+from flashcore.model.cause import Detail, cause_text
+from flashcore.model.causes import FirstRound
 from flashcore.model.record import Fact, Plan, Record, Subject, Time, plans_for
 from flashcore.model.suite import Shape
 from flashcore.model.text import same_hardware
@@ -32,7 +33,7 @@ class Reading:
     @property
     def note(self) -> str:
         """The detail in words, for people."""
-        return cause_text.text(self.detail)
+        return cause_text(self.detail)
 
 
 class Readings:
@@ -101,7 +102,7 @@ class Readings:
         fact = self.record.facts.get(name, subject)
         if fact is None or fact.number is None:
             stale = self.record.stale.get(subject.case)
-            return Reading(None, cause_text.text(stale) or (fact.note if fact else "") or "not recorded")
+            return Reading(None, cause_text(stale) or (fact.note if fact else "") or "not recorded")
         return Reading(fact.number, detail=fact.detail)
 
     def speedup(

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from flashcore.chips import devices
 from flashcore.chips.devices import Device
 from flashcore.model.catalogue import TENSOR_TYPES
-from flashcore.model.cause_text import text
+from flashcore.model.cause import cause_text
 from flashcore.model.causes import Caches
 from flashcore.model.groups import grouped
 from flashcore.model.record import Record, Roof, RoofOrigin, Subject, plans_for
@@ -177,7 +177,7 @@ def _walk(record: Record) -> Iterator[Point | tuple[Subject, str]]:
         variant = record.suite.variants[case.variant]
         stale = record.stale.get(case.case)
         if stale is not None:
-            yield case, text(stale)
+            yield case, cause_text(stale)
             continue
         yield from _points_of(record, variant, case)
         for kernel in kernels.get((case.variant, case.shape or ""), ()):

@@ -12,7 +12,7 @@ from functools import cached_property
 from math import inf
 
 from flashcore.explain.readings import Readings
-from flashcore.explain.times import Speedup, apart
+from flashcore.explain.times import Speedup, no_interval
 from flashcore.model.suite import Shape
 
 #: A time up to this much longer than the fastest counts as fast if it was taken alternately with what it is compared
@@ -93,7 +93,9 @@ class Row:
         time, name = self.readings.time, self.shape.time
         pairs = ((at, of) for at in self._as_fast(variant) for of in self._as_fast(other))
         alternate = (
-            (at, of) for at, of in pairs if apart(time(name, variant, at.name), time(name, other, of.name)) is None
+            (at, of)
+            for at, of in pairs
+            if no_interval(time(name, variant, at.name), time(name, other, of.name)) is None
         )
         return next(alternate, None)
 

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from math import inf
 from typing import Literal, NamedTuple
 
-from flashcore.model import cause_text, intervals
-from flashcore.model.causes import Cause, NoInterval
+from flashcore.model import intervals
+from flashcore.model.cause import Cause, cause_text
+from flashcore.model.causes import OTHER_GPUS, OTHER_ROUNDS, OTHER_RUNS, SAMPLES_MISSING
 from flashcore.model.intervals import NOISE
 from flashcore.model.record import Time
 from flashcore.model.text import faster
@@ -51,7 +52,7 @@ class Speedup(NamedTuple):
     @property
     def interval(self) -> str:
         """``[1.930, 1.980]``, or in parentheses why there is none."""
-        return f"[{self.ends[0]:.3f}, {self.ends[1]:.3f}]" if self.ends else f"({cause_text.text(self.cause)})"
+        return f"[{self.ends[0]:.3f}, {self.ends[1]:.3f}]" if self.ends else f"({cause_text(self.cause)})"
 
     @property
     def text(self) -> str:
@@ -71,7 +72,7 @@ def speedup(before: Time, after: Time) -> Speedup | None:
 
 def speedups(before: Time, times: Sequence[Time]) -> list[Speedup | None]:
     """:func:`speedup` of each of the ``times`` over the same ``before``, faster than separate calls."""
-    results = [_of_medians(before, after, apart(before, after)) for after in times]
+    results = [_of_medians(before, after, no_interval(before, after)) for after in times]
     alternate = [i for i, one in enumerate(results) if one and one.cause is None]
     for i, ratio in zip(
         alternate, intervals.ratios(before.samples, [times[i].samples for i in alternate]), strict=True
@@ -86,14 +87,14 @@ def _of_medians(before: Time, after: Time, cause: Cause | None) -> Speedup | Non
     return Speedup(before.us / after.us, cause=cause)
 
 
-def apart(one: Time, other: Time) -> NoInterval | None:
+def no_interval(one: Time, other: Time) -> Cause | None:
     """Why two times were not taken alternately on one GPU; ``None`` if they were."""
     if one.run != other.run:
-        return NoInterval("runs")
+        return OTHER_RUNS()
     if one.gpu and other.gpu and one.gpu != other.gpu:
-        return NoInterval("gpus")
+        return OTHER_GPUS()
     # One median of an empty launch is recorded for all cases of the same rounds.
     rounds = [(time.subject.shape, time.mode, time.empty_us) for time in (one, other)]
     if rounds[0] != rounds[1]:
-        return NoInterval("rounds")
-    return None if one.samples and other.samples else NoInterval("samples")
+        return OTHER_ROUNDS()
+    return None if one.samples and other.samples else SAMPLES_MISSING()

@@ -15,18 +15,19 @@ from fnmatch import fnmatchcase
 from flashcore.chips import devices
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, GROUP_STAGE, chip_of, spec_of
+from flashcore.model.cause import Cause
 from flashcore.model.causes import (
-    Cause,
+    NO_CUBIN,
+    NO_PLAN,
+    NO_STAGE,
+    NOT_BUILT,
+    NOT_LIMITED,
+    NOT_RECORDED,
+    OTHER_GPU,
+    RENAMED,
     DidNotCompile,
-    NoCubin,
-    NoPlan,
-    NoStage,
-    NotBuilt,
     NotLaunched,
-    NotRecorded,
     NotReturned,
-    OtherGpu,
-    Renamed,
 )
 from flashcore.model.record import Fact, Record, Subject, plans_for
 from flashcore.model.suite import Budget, GateRule, Stage, Variant, Waiver
@@ -54,7 +55,7 @@ class Expectation:
     subject: Subject
     fact: Fact | None
     cause: Cause | None = None
-    other_gpu: OtherGpu | None = None
+    other_gpu: Cause | None = None
 
 
 class Expansion:
@@ -92,7 +93,7 @@ class Expansion:
             return "skipped", stale
         outcome = self._outcomes.get((variant, shape, stage))
         if outcome is None:
-            return "skipped", NoStage(stage)
+            return "skipped", NO_STAGE(stage)
         return outcome.status, outcome.cause
 
     def shapes(self, variant: Variant, globs: Sequence[str], stage: Stage | None) -> Iterator[str]:
@@ -131,13 +132,13 @@ class Expansion:
                 yield from self._measured(budget, variant, GROUP_STAGE.get(spec.group, stage))
             elif spec.group == "formula":
                 for shape in self.shapes(variant, budget.shapes, None):
-                    yield from self._by_kernel(budget, Subject(variant.name, shape=shape), (), NotRecorded())
+                    yield from self._by_kernel(budget, Subject(variant.name, shape=shape), (), NOT_RECORDED())
             else:
                 yield from self._static(budget, variant)
         unmatched = [g for g in budget.kernels if g != "*" and g[:1] != "!" and g not in self._matched]
         if (unmatched or self._named == {False}) and self._covers_all_variants(budget):
             # A limit on a kernel must not lapse because the kernel was renamed, or because its new name is excluded.
-            cause: Cause = Renamed(tuple(unmatched or budget.kernels))
+            cause: Cause = RENAMED(tuple(unmatched or budget.kernels))
             others = (a.unlaunched for a in self.artifacts.values() if matches_any(a.variant, budget.variants))
             if unlaunched := {k: None for names in others for k in names if matches_any(k, unmatched)}:
                 cause = NotLaunched(tuple(unlaunched))
@@ -177,7 +178,7 @@ class Expansion:
             and not self._aliases
             and not any(in_scope(limit, subject, unknown=True) for limit in self._limits)
         ):
-            yield Expectation(subject, None, Renamed(fact=budget.fact))
+            yield Expectation(subject, None, NOT_LIMITED(budget.fact))
 
     def _static(self, budget: Budget, variant: Variant) -> Iterator[Expectation]:
         for arch in self.record.suite.archs:
@@ -187,9 +188,9 @@ class Expansion:
             if arch not in variant.where.archs or (artifact and artifact.status == "unsupported"):
                 self.left_out.add((variant.name, arch))
                 continue
-            cause: Cause = NotRecorded() if artifact else NotBuilt()
+            cause: Cause = NOT_RECORDED() if artifact else NOT_BUILT()
             if variant.imported:
-                cause = NoCubin()
+                cause = NO_CUBIN()
             if artifact and artifact.status == "failed":
                 cause = DidNotCompile()  # the failed build is reported once, separately
             if budget.fact not in PLANNED | PLAN_TOTALS:
@@ -199,7 +200,7 @@ class Expansion:
             for shape in self.shapes(variant, budget.shapes, None):
                 plan = self.plans[arch].get((variant.name, shape))
                 launches = plan.launches if plan and budget.fact in PLANNED else ()
-                gap = plan.cause or cause if plan else NoPlan()
+                gap = plan.cause or cause if plan else NO_PLAN()
                 kernels = dict.fromkeys(launch.kernel for launch in launches)
                 yield from self._by_kernel(budget, Subject(variant.name, arch, shape), kernels, gap)
 
@@ -223,7 +224,7 @@ class Expansion:
             if status == "unsupported":
                 self.left_out.add((variant.name, shape))
                 continue
-            cause = cause or NotRecorded()
+            cause = cause or NOT_RECORDED()
             if other_gpu or case.case in self.record.stale:
                 yield Expectation(case, None, cause, other_gpu)
                 continue
@@ -256,14 +257,14 @@ class Expansion:
                 fact = None if other_gpu else facts.get(subject)
                 yield Expectation(subject, fact, NotReturned(report=True), other_gpu)
 
-    def _other_gpu(self, budget: Budget) -> OtherGpu | None:
+    def _other_gpu(self, budget: Budget) -> Cause | None:
         """Why a measured budget does not apply to the record's GPU; ``None`` if it does."""
         gpu, arch = self.record.gpu, self.record.gpu_arch
         here = gpu or "a machine without a GPU"
         if budget.device is not None and not devices.is_called(gpu, budget.device):
-            return OtherGpu(budget.device, here)
+            return OTHER_GPU(budget.device, here)
         if arch is not None and not any(same_hardware(arch, g) or fnmatchcase(arch, g) for g in budget.archs):
-            return OtherGpu(", ".join(budget.archs), here)
+            return OTHER_GPU(", ".join(budget.archs), here)
         return None
 
 

@@ -28,19 +28,18 @@ from flashcore.gate.expand import Expansion, Expectation, accepts, excess, expir
 from flashcore.gate.regressions import Comparison, another_compiler, compare
 from flashcore.model import plugin
 from flashcore.model.catalogue import FACTS
-from flashcore.model.cause_text import text
+from flashcore.model.cause import Cause, cause_text
 from flashcore.model.causes import (
-    BelowFloor,
-    Cause,
+    BELOW_FLOOR,
+    IMPOSSIBLE,
+    NOT_BUILT,
+    NOT_RECORDED,
+    OTHER_COMPILER,
     DidNotCompile,
     DoesNotFit,
-    Impossible,
     LibraryLaunches,
     MachineStopped,
-    NotBuilt,
     NotLaunched,
-    NotRecorded,
-    OtherCompiler,
 )
 from flashcore.model.gate_policy import AS_PLANNED, CORRECT, RUNS
 from flashcore.model.groups import grouped
@@ -269,13 +268,13 @@ class _Gate:
         """The record's readings, for advice on failures."""
         return Readings(self.record)
 
-    def _foreign(self, fact: str, variant: str) -> OtherCompiler | None:
+    def _foreign(self, fact: str, variant: str) -> Cause | None:
         """Why a static fact cannot be compared; ``None`` if it can. Formulas do not depend on a compiler."""
         if not self.trouble or (fact != "builds" and FACTS[fact].group != "static"):
             return None
         declared = self.record.suite.variants.get(variant)
         trouble = self.trouble.get(declared.kind.compiler if declared else "nvcc")
-        return OtherCompiler(trouble) if trouble else None
+        return OTHER_COMPILER(trouble) if trouble else None
 
     # --- limits without a budget ----------------------------------------------------------------
 
@@ -288,14 +287,14 @@ class _Gate:
                 status: Status = "pass"
                 reason = ""
                 if artifact is None:
-                    status, reason = "unmeasured", text(NotBuilt())
+                    status, reason = "unmeasured", cause_text(NOT_BUILT())
                 elif isinstance(artifact.cause, MachineStopped):
                     status, reason = "unmeasured", artifact.message
                     self.stopped.append(f"{variant.name} for {arch}: {reason}")
                 elif artifact.status == "failed":
                     status, reason = "fail", artifact.message.partition("\n")[0] or "the build failed"
                     if foreign := self._foreign("builds", variant.name):
-                        status, reason = "unmeasured", f"{text(foreign)}; {reason}"
+                        status, reason = "unmeasured", f"{cause_text(foreign)}; {reason}"
                 elif artifact.status == "unsupported":
                     self.expansion.left_out.add((variant.name, arch))
                     continue
@@ -309,9 +308,9 @@ class _Gate:
                 if status == "unsupported":
                     self.expansion.left_out.add((variant.name, shape))
                 elif status == "skipped":
-                    yield self._implicit(CORRECT, subject, "counters", "unmeasured", text(cause))
+                    yield self._implicit(CORRECT, subject, "counters", "unmeasured", cause_text(cause))
                 else:
-                    yield self._missed(CORRECT, subject, int(status == "failed"), text(cause))
+                    yield self._missed(CORRECT, subject, int(status == "failed"), cause_text(cause))
 
     def runs(self) -> Iterator[Verdict]:
         """For each case that ran after its check: failed stages, and times below the floor."""
@@ -324,8 +323,8 @@ class _Gate:
             for gap in bounds.gaps:
                 # Launches can overlap back to back, so bench compares those times with an empty launch.
                 if bounds.subject in failures and gap.largest.resource != "launch" and gap.is_impossible:
-                    void = BelowFloor(gap.time, gap.time_us, gap.largest.resource, gap.least_us)
-                    failures[bounds.subject].append(f"bench: {text(void)}")
+                    void = BELOW_FLOOR(gap.time, gap.time_us, gap.largest.resource, gap.least_us)
+                    failures[bounds.subject].append(f"bench: {cause_text(void)}")
         imported = {v.name: bool(v.imported) for v in self.expansion.variants}
         for subject, failed in failures.items():
             # Importing a report runs nothing, so it cannot pass.
@@ -361,16 +360,16 @@ class _Gate:
                 for kernel, cause in refusals:
                     place = replace(subject, arch=arch, kernel=kernel)
                     if isinstance(cause, DoesNotFit):
-                        yield self._missed(AS_PLANNED, place, 1, f"no GPU of this arch can launch it: {text(cause)}")
+                        yield self._missed(AS_PLANNED, place, 1, f"no GPU of this arch can launch it: {cause.text}")
                     elif cause:
-                        yield self._implicit(AS_PLANNED, place, "static", "unmeasured", text(cause))
+                        yield self._implicit(AS_PLANNED, place, "static", "unmeasured", cause_text(cause))
 
     def _refusal(self, variant: str, arch: str, launch: Launch) -> Cause | None:
         """Why no GPU of the arch can run the launch, or why that is unknown; ``None`` if one can."""
         facts = self.record.facts.about(Subject(variant, arch, kernel=launch.kernel))
         kernel = {f.name: int(value) for f in facts if (value := _number(f)[0]) is not None}
         if not kernel.keys() >= {"registers", "static_smem"}:
-            return NotRecorded()
+            return NOT_RECORDED()
         return occupancy.launch_refusal(arch, launch, kernel)
 
     def _missed(self, name: str, subject: Subject, times: int, reason: str) -> Verdict:
@@ -412,7 +411,7 @@ class _Gate:
             progress = None
             if value is None:
                 cause = other_gpu or cause or expectation.cause
-                status, reason = "unmeasured", text(cause)
+                status, reason = "unmeasured", cause_text(cause)
                 if isinstance(cause, NotLaunched) and budget.severity == "limit":
                     status = "fail"
             elif budget.severity == "goal":
@@ -520,7 +519,7 @@ def _number(fact: Fact | None) -> tuple[float | None, Cause | None]:
         return None, fact.cause if fact else None
     value = fact.number
     if value is None or not math.isfinite(value):
-        return None, Impossible("a finite number", repr(fact.value))
+        return None, IMPOSSIBLE("a finite number", repr(fact.value))
     return value, None
 
 

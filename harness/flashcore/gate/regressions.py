@@ -29,7 +29,8 @@ from flashcore.gate.baseline import (
 )
 from flashcore.gate.expand import PLAN_TOTALS, PLANNED, Expansion, Expectation, excess, expired, in_scope
 from flashcore.model.catalogue import FACTS
-from flashcore.model.causes import Cause, DidNotCompile, Gone, PlanFailed
+from flashcore.model.cause import Cause
+from flashcore.model.causes import GONE, PLAN_FAILED, DidNotCompile
 from flashcore.model.gate_policy import ALLOWANCES, PREFIX
 from flashcore.model.groups import grouped
 from flashcore.model.record import Fact, Record, Subject
@@ -90,7 +91,7 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
     new_names = {old_kernel: kernel for kernel, old_kernel in old_names.items()}
     built = {(a.variant, a.arch): a.status for a in record.artifacts}
     planless = {
-        (p.variant, arch): PlanFailed(p.cause, p.shape)
+        (p.variant, arch): PLAN_FAILED(p.cause, p.shape)
         for p in record.plans
         if p.cause
         for arch in p.archs or suite.archs
@@ -116,7 +117,7 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
         if shape is not None and shape not in suite.shapes:
             removed[f"shape {shape}"] += 1
             continue
-        cause: Cause = planless.get(key[:2], Gone()) if key.fact in PLANNED | PLAN_TOTALS else Gone()
+        cause: Cause = planless.get(key[:2], GONE()) if key.fact in PLANNED | PLAN_TOTALS else GONE()
         if built[key[:2]] == "failed":
             cause = DidNotCompile()
         kernel = None if key.kernel == NO_KERNEL else new_names.get(key[:3], key[:3])[2]

@@ -12,14 +12,14 @@ from flashcore.measure.formulas import works
 from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.model import plugin
 from flashcore.model.case import Case
+from flashcore.model.cause import Cause
 from flashcore.model.causes import (
-    Cause,
+    FAILED_BEFORE,
+    NOT_BUILT,
+    UNANSWERED,
+    WRONG_BEFORE,
     DidNotCompile,
-    FailedBefore,
     MachineStopped,
-    NotBuilt,
-    Unanswered,
-    WrongBefore,
     hangs,
 )
 from flashcore.model.record import Artifact, CaseOutcome, CaseStatus, Plan, plans_for
@@ -34,7 +34,7 @@ def sort_out(context: Context, stage: Stage, before: Sequence[CaseOutcome]) -> t
     Args:
         before: the outcomes of earlier stages.
     """
-    failed = {o.case: o.cause or Unanswered() for o in before if o.status != "ok"}
+    failed = {o.case: o.cause or UNANSWERED() for o in before if o.status != "ok"}
     # A variant that is wrong or hangs on one shape is not run on any other.
     bad = [o for o in before if o.status == "failed" and (o.stage == "check" or hangs(o.cause))]
     wrong = {o.variant: o for o in reversed(bad)}
@@ -47,9 +47,9 @@ def sort_out(context: Context, stage: Stage, before: Sequence[CaseOutcome]) -> t
 
     for variant, shape in context.cases(stage):
         if (case := Case(variant.name, shape.name)) in failed:
-            leave(variant, shape, "skipped", FailedBefore(failed[case]))
+            leave(variant, shape, "skipped", FAILED_BEFORE(failed[case]))
         elif first := wrong.get(variant.name):
-            leave(variant, shape, "skipped", WrongBefore(first.shape, first.cause or Unanswered()))
+            leave(variant, shape, "skipped", WRONG_BEFORE(first.shape, first.cause or UNANSWERED()))
         elif obstacle := _obstacle(context, variant, plans.get((variant.name, shape.name))):
             leave(variant, shape, *obstacle)
         else:
@@ -63,7 +63,7 @@ def _obstacle(context: Context, variant: Variant, plan: Plan | None) -> tuple[Ca
         return None
     artifact = context.built.artifact(variant.name, context.gpu_arch)
     if artifact is None or artifact.status == "unsupported":
-        return "unsupported", (artifact and artifact.cause) or NotBuilt(context.gpu_arch or "")
+        return "unsupported", (artifact and artifact.cause) or NOT_BUILT(context.gpu_arch or "")
     if artifact.status == "failed":
         return "skipped", DidNotCompile(artifact.arch)
     if plan is None or plan.cause is None or plan.can_run:

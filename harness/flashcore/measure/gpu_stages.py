@@ -20,7 +20,7 @@ from flashcore.measure.sanitize import sanitize
 from flashcore.measure.stage import Stage
 from flashcore.model import plugin, suite
 from flashcore.model.case import Case
-from flashcore.model.causes import CasesFailed, Incapable, NoGpu
+from flashcore.model.causes import CASES_FAILED, INCAPABLE, NO_GPU
 from flashcore.model.progress import Failure
 from flashcore.model.record import Measured, StageNote, StageResult
 
@@ -47,7 +47,7 @@ def measure(context: Context, checked: Collection[Case] = ()) -> Measured:
     names = (*names, "sanitize") if context.settings.sanitize else names
     if names and (reason := context.cannot_measure):
         context.say(f"{', '.join(names)}: left out: {reason}")
-        return Measured(notes=tuple(StageNote(name, "skipped", 0.0, NoGpu(reason)) for name in names))
+        return Measured(notes=tuple(StageNote(name, "skipped", 0.0, NO_GPU(reason)) for name in names))
     measured = Measured()
     with context.workers.leased(context.say) if names else contextlib.nullcontext():
         for name in names:
@@ -97,14 +97,14 @@ def _run(context: Context, name: suite.Stage, measured: Measured, checked: Colle
         say(Failure(f"{name}: {error}"))
         if not measured.notes:
             raise
-        note = StageNote(name, "failed", round(time.monotonic() - started, 3), Incapable(error.what, error.hint))
+        note = StageNote(name, "failed", round(time.monotonic() - started, 3), INCAPABLE(error.what, error.hint))
         return measured.plus(StageResult((), tuple(left_out)), note), False
     failed = [o for o in result.outcomes if o.status == "failed"]
     for outcome in failed:
         say(Failure(f"{name}: {outcome.case} FAILED: {outcome.reason}"))
     seconds = time.monotonic() - started
     say(f"{name}: {len(result.outcomes) - len(failed)} ok, {len(failed)} failed in {seconds:.1f} s")
-    cause = CasesFailed(len(failed), len(result.outcomes)) if failed else ""
+    cause = CASES_FAILED(len(failed), len(result.outcomes)) if failed else ""
     note = StageNote(name, "failed" if failed else "ok", round(seconds, 3), cause)
     return measured.plus(replace(result, outcomes=(*left_out, *result.outcomes)), note), True
 

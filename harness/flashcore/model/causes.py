@@ -1,148 +1,48 @@
-"""Typed causes: why something failed, was skipped or could not be measured.
+"""The causes of this package: classes that programs ask for, and templates of all others.
 
-Each cause is a frozen dataclass; :mod:`flashcore.model.cause_text` has its text for people. Records store a cause by
-its ``code``, so a renamed class must keep its code. A :class:`Basis` states how a value was measured, where programs
-need to know. Plugins add classes and texts in the same way.
+:mod:`flashcore.model.cause` describes the forms of their texts.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import re
-from collections.abc import Callable
-from functools import cache
-from typing import Any, ClassVar, Literal, dataclass_transform
+import signal
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from flashcore.model import plugin
+from flashcore.model.cause import Basis, Cause, Detail, Reason, Template
+from flashcore.model.decisions import meanings
+from flashcore.model.text import count
 
-#: Every cause and basis by its code.
-DETAILS: dict[str, type[Detail]] = {}
+_MOST_COMPLAINTS = 3
 
 
-@dataclass_transform(frozen_default=True)
-class Detail:
-    """A typed statement about an outcome.
-
-    Its ``code`` is the class's name in snake case, unless the class sets another.
-
-    Subclasses are frozen dataclasses that inherit these methods: generating them for each of 100 classes would double
-    the start-up time of every command.
-    """
-
-    code: ClassVar[str]
-    __match_args__: ClassVar[tuple[str, ...]] = ()  # the fields of a subclass, set by `dataclass`
-
-    def __init_subclass__(cls, *, abstract: bool = False) -> None:
-        dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
-        if abstract:
-            return
-        if "code" not in vars(cls):
-            cls.code = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
-        if DETAILS.setdefault(cls.code, cls).__qualname__ != cls.__qualname__:
-            raise ValueError(f"{cls.__qualname__}: expected a unique code, found {cls.code!r}, which is in use")
-
-    def __init__(self, *values: Any, **keywords: Any) -> None:
-        fields, kind = self.__match_args__, type(self)
-        arguments = dict(zip(fields, values, strict=False)) | keywords
-        if len(values) + len(keywords) > len(arguments) or not arguments.keys() <= set(fields):
-            raise TypeError(f"{kind.__name__}: expected the arguments {fields}, found {values} and {keywords}")
-        missing = [name for name in fields if name not in arguments and not hasattr(kind, name)]
-        if missing:
-            raise TypeError(f"{kind.__name__}: missing the arguments {missing}")
-        vars(self).update({name: arguments.get(name, getattr(kind, name, None)) for name in fields})
-
-    def __repr__(self) -> str:
-        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
-        return f"{type(self).__qualname__}({values})"
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and vars(self) == vars(other)
-
-    def __hash__(self) -> int:
-        return hash((type(self), *(getattr(self, name) for name in self.__match_args__)))
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        from pydantic_core import core_schema  # slow: with pydantic, a quarter of a command's start-up time
-
-        if "code" in vars(cls):
-            return handler(source)
-        return core_schema.no_info_plain_validator_function(lambda data: _expect(from_json(data), cls))
+def ending(exit_code: int) -> str:
+    """How a process ended: ``exit code 3``, ``killed by SIGKILL (out of memory?)``."""
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    try:
+        name = signal.Signals(-exit_code).name
+    except ValueError:
+        name = f"signal {-exit_code}"
+    return f"killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
 
 
-class Cause(Detail, abstract=True):
-    """The reason for a missing value, or an outcome other than success."""
+def _after(data: Mapping[str, Any], name: str) -> str:
+    return f": {data[name]}" if data.get(name) else ""
 
 
-class Basis(Detail, abstract=True):
-    """How a value was measured."""
-
-
-def as_json(detail: Detail) -> dict[str, Any]:
-    """``{"cause": code, …details}``."""
-    if isinstance(detail, Unknown):
-        return dict(json.loads(detail.recorded))
-    return {"cause": detail.code, **{f.name: _plain(getattr(detail, f.name)) for f in dataclasses.fields(detail)}}  # type: ignore[arg-type]
-
-
-def from_json(data: Any) -> Detail:
-    """The cause or basis that :func:`as_json` wrote; :class:`Unknown` if its code is a missing plugin's.
-
-    Raises:
-        ValueError: the data has another form.
-    """
-    if isinstance(data, Detail):
-        return data
-    if not isinstance(data, dict) or not isinstance(data.get("cause"), str):
-        raise ValueError(f"expected a cause with its code, found {type(data).__name__}")
-    if data["cause"] not in DETAILS:
-        reference = plugin.entry("causes", data["cause"])
-        if reference is None:
-            return Unknown(json.dumps(data))
-        plugin.resolve(reference)  # registers the class
-    detail: Detail = _reader(data["cause"])({name: value for name, value in data.items() if name != "cause"})
-    return detail
-
-
-@cache
-def _reader(code: str) -> Callable[[Any], Any]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(DETAILS[code]).validate_python
-
-
-def _expect(detail: Detail, kind: type[Detail]) -> Detail:
-    if not isinstance(detail, kind):
-        raise ValueError(f"expected a {kind.__name__.lower()}, found {detail.code}")
-    return detail
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Detail):
-        return as_json(value)
-    return [_plain(v) for v in value] if isinstance(value, tuple) else value
-
-
-class Unknown(Cause):
-    """A recorded cause of a plugin that is not loaded."""
-
-    recorded: str
-
-
-class Message(Cause):
-    """A message from a tool, a library, the user's code or an older record. Programs do not interpret it."""
-
-    message: str
+#: A message of a tool, a library, the user's code or an older record.
+MESSAGE = Template("message", "{message}")
 
 
 class Several(Cause):
     """More than one cause."""
 
     causes: tuple[Cause, ...]
+
+    @property
+    def text(self) -> str:
+        return "; ".join(cause.text for cause in self.causes)
 
 
 # --- processes ------------------------------------------------------------------------------------------
@@ -151,85 +51,57 @@ class Several(Cause):
 class Hang(Cause):
     """A task did not finish within its time limit."""
 
+    form = "no answer within {seconds:g} s[ in step {step}]: hang?"
     seconds: float
     step: str = ""
-
-
-class NoStart(Cause):
-    """A process started no task within its time limit."""
-
-    seconds: float
-    output: str = ""
-
-
-class Crash(Cause):
-    """A process ended without a result. ``exit_code`` is negative for a signal."""
-
-    exit_code: int
-    output: str = ""
 
 
 class NeverBegan(Cause):
     """The processes for a task ended before any task started."""
 
-    because: Cause
-
-
-class WorkerLost(Cause):
-    """A task's worker was lost ``times`` times."""
-
-    times: int
-    message: str
-
-
-class Raised(Cause):
-    """The task raised an exception. ``kind`` is its type; empty for an error of this package."""
-
-    kind: str
-    message: str
-
-
-class InStep(Cause):
-    """A task failed in this step."""
-
-    step: str
+    form = "the process never started a task: {because}"
     because: Cause
 
 
 class HungBefore(Cause):
     """The variant hung on another shape, so this case is not run."""
 
+    form = "skipped: hung on {shape}: {because}"
     shape: str
     because: Cause
 
 
-class Unanswered(Cause):
-    """A process ended normally without a result for this task."""
-
-
-class Interrupted(Cause):
-    """The work was stopped."""
-
-
 def hangs(cause: Cause | None) -> bool:
     """Whether the cause, or one nested in it, is a task's time limit."""
-    nested = [getattr(cause, f.name) for f in dataclasses.fields(cause)] if cause else []
+    nested = [cause.data[name] for name in cause.data] if cause else []
     causes = [c for value in nested for c in (value if isinstance(value, tuple) else (value,)) if isinstance(c, Cause)]
     return isinstance(cause, Hang) or any(map(hangs, causes))
+
+
+def _crash(data: Mapping[str, Any]) -> str:
+    code = data.get("exit_code", 0)
+    return (ending(code) if code else "ended with exit code 0 without a result") + _after(data, "output")
+
+
+NO_START = Template("no_start", "no task started within {seconds:g} s[: {output}]")
+#: A process ended without a result. ``exit_code`` is negative for a signal.
+CRASH = Template("crash", _crash, ("exit_code", "output"))
+WORKER_LOST = Template("worker_lost", "its worker was lost {times} times: {message}")
+#: ``kind`` is the exception's type; empty for an error of this package.
+RAISED = Template("raised", "[{kind}: ]{message}")
+IN_STEP = Template("in_step", "{because} (in: {step})", ("step", "because"))
+#: A process ended normally without a result for this task.
+UNANSWERED = Template("unanswered", "its process returned no result")
+NOT_RUN = Template("not_run", "it was not run")
 
 
 # --- builds and launch plans ----------------------------------------------------------------------------
 
 
-class NotBuilt(Cause):
-    """Nothing was built for this arch."""
-
-    arch: str = ""
-
-
 class CompileFailed(Cause):
     """The build failed. ``file`` and ``line`` locate its first error, if the tool does."""
 
+    form = "{message}"
     message: str
     file: str = ""
     line: int = 0
@@ -242,12 +114,17 @@ class MachineStopped(Cause, abstract=True):
 class CompilerStopped(MachineStopped):
     """The source was neither compiled nor rejected: out of space, memory or files, or the compiler was killed."""
 
+    form = (
+        "the compiler neither accepted nor rejected the source:\n{message}\n"
+        "  hint: free disk space and memory, or set MAX_JOBS lower"
+    )
     message: str
 
 
 class LibraryMissing(MachineStopped):
     """This machine lacks a library or a package that the variant names."""
 
+    form = "{message}\n  hint: {hint}"
     message: str
     hint: str
 
@@ -255,27 +132,15 @@ class LibraryMissing(MachineStopped):
 class DidNotCompile(Cause):
     """The build failed, so everything that needs it is skipped."""
 
+    form = "did not compile[ for {arch}]"
     arch: str = ""
-
-
-class UnsupportedArch(Cause):
-    """The manifest declares the arch unsupported. ``reason`` is the manifest's."""
-
-    archs: tuple[str, ...] = ()
-    reason: str = ""
 
 
 class PlanRefused(Cause):
     """The variant's launch plan refuses the shape, with its own message."""
 
+    form = "{message}"
     message: str
-
-
-class PlanCrashed(Cause):
-    """The launch plan's process crashed. ``exit_code`` is negative for a signal."""
-
-    exit_code: int
-    output: str = ""
 
 
 class PlanStopped(MachineStopped):
@@ -284,115 +149,95 @@ class PlanStopped(MachineStopped):
     exit_code: int
     output: str = ""
 
+    @property
+    def text(self) -> str:
+        return f"{_plan_ended(self.data)}\n  hint: free memory"
+
 
 class PlanHung(Cause):
     """The launch plan did not return within its time limit."""
 
+    form = "the launch plan did not return within {seconds:.0f} s"
     seconds: float
 
 
 class PlanUnknown(Cause):
     """The launcher calls something that only a GPU can answer, so its launches are unknown without one."""
 
+    form = "the launcher calls {call}, which cannot be answered without a GPU: declare its plan"
     call: str
 
 
 class LibraryLaunches(PlanUnknown):
     """All kernels are launched by the libraries that the variant is linked with; ``call`` names them."""
 
-
-class LaunchRefused(Cause):
-    """The launcher launches a kernel as no GPU of the arch accepts it."""
-
-    kernel: str
-    because: Cause
+    form = "it launches no kernel of its own; those of {call} are known only on a GPU"
 
 
 class NotOptedIn(Cause):
     """A launch needs a larger value of this attribute, which ``cudaFuncSetAttribute`` sets."""
 
+    form = (
+        "expected cudaFuncAttribute{attribute} of at least {needed:,}, found {value:,}: set it with "
+        "cudaFuncSetAttribute"
+    )
     attribute: str
     needed: int
     value: int
 
 
-class LaunchesNothing(Cause):
-    """The launcher launches no kernel."""
+def _plan_ended(data: Mapping[str, Any]) -> str:
+    code = data.get("exit_code", 0)
+    how = f"ended with exit code {code}" if code >= 0 else f"was killed by signal {-code}"
+    why = ": it reads a tensor, perhaps, which has no memory without a GPU" if code == -signal.SIGSEGV else ""
+    return f"the launch plan {how}{why}{_after(data, 'output')}"
 
 
-class OtherStream(Cause):
-    """The launcher puts a kernel, or this call, on a stream that is not ordered after the given one."""
-
-    work: str
-
-
-class StreamNotJoined(Cause):
-    """The given stream does not wait for this work on another one."""
-
-    work: str
-
-
-class NotCapturable(Cause):
-    """The launcher makes a call that a CUDA graph cannot contain, not only the first time."""
-
-    call: str
-
-
-class NoPlan(Cause):
-    """There is no launch plan. ``profiled``: the case is a reference, or its plan could not be read."""
-
-    profiled: bool = False
-
-
-class PlanFailed(Cause):
-    """The value needs the launch plan, which failed."""
-
-    because: Cause
-    shape: str = ""
+NOT_BUILT = Template("not_built", "not built[ for {arch}]")
+#: ``reason`` is the manifest's.
+UNSUPPORTED_ARCH = Template(
+    "unsupported_arch",
+    lambda data: data.get("reason") or f"declared for {', '.join(data.get('archs', ()))}",
+    ("archs", "reason"),
+)
+PLAN_CRASHED = Template("plan_crashed", _plan_ended, ("exit_code", "output"))
+#: The launcher launches a kernel as no GPU of the arch accepts it.
+LAUNCH_REFUSED = Template("launch_refused", "the launch of {kernel} fails: {because}")
+LAUNCHES_NOTHING = Template(
+    "launches_nothing", "expected at least one kernel launch, found none: launch on every path, or return an error"
+)
+OTHER_STREAM = Template(
+    "other_stream",
+    "expected all work on the given stream, found {work} on another: pass it the stream, or have its stream wait for "
+    "an event of the given one",
+)
+STREAM_NOT_JOINED = Template(
+    "stream_not_joined",
+    "expected the given stream to wait for all work, found {work} on another: record an event after it, and have the "
+    "given stream wait for that",
+)
+NOT_CAPTURABLE = Template(
+    "not_capturable",
+    "expected calls that a CUDA graph can contain, found {call} in each: allocate once, or declare a workspace; do not "
+    "synchronize",
+)
+#: ``profiled``: the case is a reference, or its plan could not be read.
+NO_PLAN = Template("no_plan", "no launch plan[{profiled:?}: it is a reference, or its plan could not be read]")
+#: The value needs the launch plan, which failed.
+PLAN_FAILED = Template("plan_failed", "no launch plan[ on {shape}]: {because}", ("because", "shape"))
 
 
 # --- stages ---------------------------------------------------------------------------------------------
 
-
-class NoGpu(Cause):
-    """This machine cannot run kernels, or the suite is not built for its GPU."""
-
-    message: str
-
-
-class Incapable(Cause):
-    """This machine lacks something that a stage needs."""
-
-    message: str
-    hint: str = ""
-
-
-class FailedBefore(Cause):
-    """An earlier stage failed on this case, or skipped it."""
-
-    because: Cause
-
-
-class WrongBefore(Cause):
-    """The variant is wrong, or hangs, on another shape."""
-
-    shape: str
-    because: Cause
-
-
-class CasesFailed(Cause):
-    """Some cases of a stage failed."""
-
-    failed: int
-    cases: int
-
-
-class BuildsFailed(Cause):
-    """Some variants did not compile, or their launch plans failed."""
-
-    failed: int
-    builds: int
-    plans: int = 0
+NO_GPU = Template("no_gpu", "{message}")
+INCAPABLE = Template("incapable", "{message}[\n  hint: {hint}]")
+#: An earlier stage failed on this case, or skipped it.
+FAILED_BEFORE = Template("failed_before", "failed before: {because}")
+#: The variant is wrong, or hangs, on another shape.
+WRONG_BEFORE = Template("wrong_before", "wrong on {shape}: {because}")
+CASES_FAILED = Template("cases_failed", "{failed} of {cases} cases failed")
+BUILDS_FAILED = Template("builds_failed", "{failed} of {builds} did not compile[, {plans} launch plans failed]")
+PLANS_FAILED = Template("plans_failed", "{plans} launch plans failed")
 
 
 # --- check and sanitize ---------------------------------------------------------------------------------
@@ -407,7 +252,7 @@ class WrongElements(Basis):
         pattern: see :func:`flashcore.measure.workers.wrong_elements.pattern`.
     """
 
-    code = "wrong_elements"
+    form = "{wrong} of {total} elements of {output} are wrong ({pattern}): first {actual}, not {expected}"
     output: str
     wrong: int
     total: int
@@ -423,265 +268,160 @@ class WrongAnswer(Cause):
     complaints: tuple[str, ...]
     elements: Detail | None = None
 
+    @property
+    def text(self) -> str:
+        more = len(self.complaints) - _MOST_COMPLAINTS
+        return "; ".join(self.complaints[:_MOST_COMPLAINTS]) + (f"; and {more} more" if more > 0 else "")
+
 
 class OutOfBounds(WrongAnswer):
     """The kernel writes outside its tensors."""
 
 
-class NotCompared(Cause):
-    """There was no answer to compare."""
-
-    because: Cause | None = None
-
-
-class NotFinite(Cause):
-    """The error of a result is not a finite number."""
-
-    value: str
-    seed: int
-    kind: str
-
-
-class SanitizerErrors(Cause):
-    """A sanitizer's tool reports errors or warnings; ``first`` is its first message."""
-
-    tool: str
-    errors: int
-    warnings: int
-    first: str
-
-
 class NotSanitized(Cause):
     """A sanitizer's tool has no result for the case."""
 
+    form = "{tool}: unmeasured: {because}"
     tool: str
     because: Cause
 
 
-class BatchNotClean(Cause):
-    """The tool reports errors in a process that ran several cases."""
+def reported(errors: int, warnings: int) -> str:
+    """``2 errors, 1 warning``; zeros are omitted."""
+    return ", ".join(count(n, word) for n, word in ((errors, "error"), (warnings, "warning")) if n)
 
-    errors: int
-    warnings: int
+
+def _of_tool(data: Mapping[str, Any]) -> str:
+    return f"{data['tool']}: {reported(data.get('errors', 0), data.get('warnings', 0))}{_after(data, 'first')}"
+
+
+def _of_batch(data: Mapping[str, Any]) -> str:
+    return f"its batch is not clean: {reported(data.get('errors', 0), data.get('warnings', 0))}"
+
+
+NOT_COMPARED = Template("not_compared", "not compared[: {because}]")
+NOT_FINITE = Template("not_finite", "the error is {value} on seed {seed}, kind {kind}")
+#: ``first`` is the tool's first message.
+SANITIZER_ERRORS = Template("sanitizer_errors", _of_tool, ("tool", "errors", "warnings", "first"))
+BATCH_NOT_CLEAN = Template("batch_not_clean", _of_batch, ("errors", "warnings"))
 
 
 # --- times ----------------------------------------------------------------------------------------------
 
 
-class VoidTiming(Cause, abstract=True):
+class VoidTiming(Reason, abstract=True):
     """The timing is invalid: it cannot be the time of the work."""
 
 
-class OtherProcesses(VoidTiming):
-    """Other processes used the GPU."""
+OTHER_PROCESSES = Template(
+    "other_processes", "void: {count} other processes used the GPU while this shape was timed", of=VoidTiming
+)
+CLOCKS_DISAGREE = Template(
+    "clocks_disagree",
+    "void: two clocks disagree: {difference_us:.3f} µs by difference, {events_us:.3f} µs by events around calls",
+    of=VoidTiming,
+)
+LAUNCHES_MISSING = Template(
+    "launches_missing",
+    "void: expected {planned} or more kernels in the captured graph of a call, found {kernels}: does the launcher use "
+    "the stream passed to it?",
+    of=VoidTiming,
+)
+BELOW_EMPTY_KERNEL = Template(
+    "below_empty_kernel",
+    "void: {regime} {us:.3f} µs is less than an empty kernel takes, {empty_us:.3f} µs",
+    of=VoidTiming,
+)
+WRONG_TIMED_ANSWER = Template(
+    "wrong_timed_answer",
+    "void: a timed call returned a wrong answer: {complaint}, {regime}, turn {turn}, seed {seed}",
+    of=VoidTiming,
+)
+SLOW_ON_NEW_DATA = Template(
+    "slow_on_new_data",
+    "void: a call takes {new_us:.3f} µs on new data with poisoned outputs, but {known_us:.3f} µs on data of an "
+    "earlier call: it reuses results",
+    of=VoidTiming,
+)
+BELOW_FLOOR = Template(
+    "below_floor",
+    "void: {fact} {us:.6g} µs is below its {resource} floor of {floor_us:.6g} µs",
+    of=VoidTiming,
+)
 
-    count: int
-
-
-class ClocksDisagree(VoidTiming):
-    """The times by difference and by events around single calls disagree (µs)."""
-
-    difference_us: float
-    events_us: float
-
-
-class LaunchesMissing(VoidTiming):
-    """The captured graph of a call contains fewer kernels than the plan."""
-
-    kernels: int
-    planned: int
-
-
-class BelowEmptyKernel(VoidTiming):
-    """The time is below that of an empty kernel (µs)."""
-
-    regime: str
-    us: float
-    empty_us: float
-
-
-class WrongTimedAnswer(VoidTiming):
-    """A timed call returned a wrong answer."""
-
-    complaint: str
-    regime: str
-    turn: int
-    seed: int
-
-
-class SlowOnNewData(VoidTiming):
-    """A call takes longer on new data than on data of an earlier call (µs): it reuses results."""
-
-    new_us: float
-    known_us: float
-
-
-class BelowFloor(VoidTiming):
-    """The time is below what a resource allows (µs)."""
-
-    fact: str
-    us: float
-    resource: str
-    floor_us: float
-
-
-class NotTimed(Cause):
-    """The case was not timed in ``regime``; empty: not at all."""
-
-    regime: str = ""
-
-
-class ReferenceNotTimed(Cause):
-    """The baseline ``reference`` was not timed; empty: no reference was."""
-
-    reference: str = ""
+NOT_TIMED = Template("not_timed", "not timed[ {regime}]")
+REFERENCE_NOT_TIMED = Template("reference_not_timed", "baseline {reference} was not timed")
+NO_REFERENCE_TIMED = Template("no_reference_timed", "no reference was timed on this shape")
+#: The ratio of two times that were not taken alternately on one GPU.
+OTHER_RUNS = Template("other_runs", "no interval: the times were taken in different runs")
+OTHER_GPUS = Template("other_gpus", "no interval: the times were taken on different GPUs")
+OTHER_ROUNDS = Template("other_rounds", "no interval: the times were not taken in the same rounds")
+SAMPLES_MISSING = Template("samples_missing", "no interval: the samples of one of the times were not recorded")
+NO_FORMULA = Template("no_formula", "the problem's work() returns no {name}")
+ONE_SAMPLE = Template("one_sample", "one sample")
+NOT_RANKED = Template(
+    "not_ranked",
+    "not measured: the case cannot be among the first of its shape, and no budget or prediction needs it",
+)
+TOO_FEW_CALLS = Template(
+    "too_few_calls", "events around each of {calls} calls, less the median of empty pairs: too few"
+)
+BELOW_MEDIAN = Template(
+    "below_median",
+    "events around each of {calls} calls, less the median of empty pairs: {us:.3f} µs is below the p50 by difference",
+)
+NO_NVML = Template("no_nvml", "NVML returned nothing[: {message}]")
 
 
-class NoInterval(Cause):
-    """The ratio of two times has no interval. They were taken ``apart``, not alternately on one GPU: in different runs,
-    on different GPUs or in different rounds; or the samples of one are missing."""
-
-    apart: Literal["runs", "gpus", "rounds", "samples"]
-
-
-class NoFormula(Cause):
-    """The problem does not define this amount."""
-
-    name: str
-
-
-class OneSample(Cause):
-    """One sample has no deviation."""
-
-
-class NotRanked(Cause):
-    """Not measured, since the case cannot be among the first of its shape."""
-
-
-class TooFewCalls(Cause):
-    """Too few single calls for a percentile."""
-
-    calls: int
-
-
-class BelowMedian(Cause):
-    """A percentile of single calls is below the median by difference (µs)."""
-
-    calls: int
-    us: float
-
-
-class NoNvml(Cause):
-    """NVML gave no such reading."""
-
-    message: str = ""
-
-
-# --- static facts and counters --------------------------------------------------------------------------
-
-
-class NoTool(Cause):
-    """A tool is missing on this machine."""
-
-    tool: str
-
-
-class Unreadable(Cause):
-    """A tool could not read the machine code."""
-
-    tool: str
-
-
-class NotInLog(Cause):
-    """The compiler's log does not name the kernel, and the cubin lists no spills of it."""
-
-
-class SpillsDisagree(Cause):
-    """The cubin lists more bytes of spill stores or loads than the compiler's log has."""
-
-    logged_stores: int
-    logged_loads: int
-    listed_stores: int
-    listed_loads: int
-
-
-class CalledSeparately(Cause):
-    """A function with spills is compiled separately, and its callers are unknown."""
-
-    function: str
+# --- static facts ---------------------------------------------------------------------------------------
 
 
 class NotLinked(Cause):
     """The kernel calls functions, and the object is not linked."""
 
-
-class StackUnknown(Cause):
-    """No compiler knows the depth of the stack."""
-
-
-class UnknownArch(Cause):
-    """The limits of the arch are unknown."""
-
-    arch: str
-
-
-class NoMachineCode(Cause):
-    """There is no machine code to read."""
-
-
-class NoLines(Cause):
-    """The machine code has no line information, or none that fits the source file here."""
-
-    file: str = ""
-
-
-class NoPiece(Cause):
-    """The source has no such function, mark or quote, or several, or no instruction comes from its lines."""
-
-    piece: str
-    lines: tuple[str, ...] = ()
-
-
-class NotOnArch(Cause):
-    """The arch has no such instruction."""
-
-    name: str
-    arch: str
-
-
-class GridUnknown(Cause):
-    """The grid is unknown: the kernel was recorded."""
-
-
-class KernelNotBuilt(Cause):
-    """The launch plan names a kernel that the cubin does not have."""
-
-    kernel: str
-
-
-class ClusterUnknown(Cause):
-    """Only the driver knows how many clusters of this size fit."""
-
-    blocks: int
+    form = "the kernel calls functions, and the object is not linked: audit the linked library or program"
 
 
 class DoesNotFit(Cause):
     """The kernel cannot be launched: it needs more resources than an SM has."""
 
+    form = "{message}"
     message: str
 
 
-class NoCounter(Cause):
-    """The chip has no such counter."""
+_SPILLS = (
+    "the ptxas log reports {logged_stores} B of spill stores and {logged_loads} B of spill loads, "
+    "the cubin lists {listed_stores} B and {listed_loads} B"
+)
 
-    chip: str
+NO_TOOL = Template("no_tool", "no {tool} on this machine")
+UNREADABLE = Template("unreadable", "{tool} could not read it")
+NOT_IN_LOG = Template("not_in_log", "the ptxas log does not name this kernel, and its cubin lists no spills")
+SPILLS_DISAGREE = Template("spills_disagree", _SPILLS)
+#: A function with spills is compiled separately, so it counts for unknown kernels.
+CALLED_SEPARATELY = Template("called_separately", "{function} is compiled separately, and its callers are unknown")
+STACK_UNKNOWN = Template(
+    "stack_unknown", "the stack depends on values at run time: recursion, a call by pointer, or alloca"
+)
+UNKNOWN_ARCH = Template("unknown_arch", "the limits of {arch} are unknown")
+NO_MACHINE_CODE = Template("no_machine_code", "no machine code to read")
+NO_LINES = Template("no_lines", "no line information: compile with -lineinfo")
+OTHER_LINES = Template(
+    "other_lines",
+    "the line table does not fit {file}: another file was compiled, or code is placed at lines that have none",
+)
+NO_PIECE = Template("no_piece", "expected one {piece} with machine code, found none")
+NO_CODE_OF_PIECE = Template(
+    "no_code_of_piece", "{piece} at {line} has no machine code: compiled away, or inlined elsewhere"
+)
+SEVERAL_PIECES = Template("several_pieces", "expected one {piece} with machine code, found {lines}")
+NOT_ON_ARCH = Template("not_on_arch", "{arch} has no {name}", ("name", "arch"))
+GRID_UNKNOWN = Template("grid_unknown", "the grid is unknown: the kernel was recorded")
+KERNEL_NOT_BUILT = Template("kernel_not_built", "the launch plan names {kernel}, which the cubin does not contain")
+CLUSTER_UNKNOWN = Template("cluster_unknown", "clusters of {blocks} blocks: only the driver knows how many fit")
 
 
-class CounterRefused(Cause):
-    """ncu refuses the metric, with this message."""
-
-    metric: str
-    message: str
+# --- counters -------------------------------------------------------------------------------------------
 
 
 class NotReturned(Cause):
@@ -690,177 +430,84 @@ class NotReturned(Cause):
     report: bool = False
     many_passes: bool = False
 
-
-class NoNumber(Cause):
-    """A counter's text is not a valid number."""
-
-    text: str
-    expected: str = ""
+    @property
+    def text(self) -> str:
+        source = "the report does not have it" if self.report else "ncu did not return it"
+        return source + (f": {MANY_PASSES}" if self.many_passes else "")
 
 
-class CounterContradicts(Cause):
-    """A counter contradicts other counters, the launch or the code, as ``evidence`` states."""
+#: Why an expensive metric is left out.
+MANY_PASSES = "it needs many passes or long ones; a run of many cases requests it only on a variant's first shape"
 
-    evidence: str
-
-
-class ZeroDenominator(Cause):
-    """The denominator of a ratio is 0."""
-
-    name: str
-
-
-class NoneOf(Cause):
-    """The chip has none of the counters that the value is computed from."""
-
-    names: tuple[str, ...]
-
-
-class PartUnmeasured(Cause):
-    """A counter that the value is computed from is unmeasured."""
-
-    name: str
-    because: Cause
-
-
-class LaunchUnmeasured(Cause):
-    """The value of one of several launches is unmeasured."""
-
-    launch: int
-    because: Cause
-
-
-class CannotCombine(Cause):
-    """The values of several launches cannot be combined: their weight is unmeasured, or 0."""
-
-    launches: int
-    weight: str
-    zero: bool
+NO_COUNTER = Template("no_counter", "{chip} has no such metric")
+COUNTER_REFUSED = Template("counter_refused", "ncu refused {metric}: {message}")
+#: ``value``: the counter's text.
+NO_NUMBER = Template("no_number", "ncu gave {text}[, {expected}]")
+#: A counter contradicts other counters, the launch or the code.
+COUNTER_CONTRADICTS = Template("counter_contradicts", "{evidence}")
+ZERO_DENOMINATOR = Template("zero_denominator", "nothing to divide by: {name} is 0")
+NONE_OF = Template("none_of", "this chip has none of {names}")
+PART_UNMEASURED = Template("part_unmeasured", "{name}: {because}")
+LAUNCH_UNMEASURED = Template("launch_unmeasured", "launch {launch}: {because}")
+#: ``state`` of the weight: unmeasured, or 0.
+CANNOT_COMBINE = Template("cannot_combine", "cannot be combined over {launches} launches: {weight} is {state}")
+NOT_ADDITIVE = Template("not_additive", "does not add up over launches")
+NO_SAMPLES = Template("no_samples", "no warp was sampled: the kernel is too short")
+NO_STALLS = Template("no_stalls", "no sampled warp was stalled: all stall reasons are 0")
+NOT_PROFILED = Template("not_profiled", "not profiled: {because}")
+#: ``output`` is ncu's last message.
+NO_ROWS = Template(
+    "no_rows",
+    "it ran, but ncu returned no kernel launch for its range: ncu ended before writing its report, or the case "
+    "launches no kernel ({output})",
+)
+ROWS_MISSING = Template("rows_missing", "its rows may be incomplete: {rows}")
+#: Why samples cannot be attributed to the phases of the code.
+PHASES_UNKNOWN = Template("phases_unknown", "{evidence}")
+IMPOSSIBLE = Template("impossible", "expected {expected}, found {found}")
 
 
-class NotAdditive(Cause):
-    """The value does not add up over launches."""
-
-
-class NoSamples(Cause):
-    """No warp was sampled; ``stalls``: none stalled."""
-
-    stalls: bool = False
-
-
-class NotProfiled(Cause):
-    """The case has no counters."""
-
-    because: Cause
-
-
-class NoRows(Cause):
-    """The case ran, but ncu returned no launch of it; ``output`` is ncu's last message."""
-
-    output: str
-
-
-class RowsMissing(Cause):
-    """Dropped rows of ncu's report may belong to the case."""
-
-    rows: tuple[str, ...]
-
-
-class NotRun(Cause):
-    """The case was not run."""
-
-
-class PhasesUnknown(Cause):
-    """The samples cannot be attributed to the phases of the code; ``evidence`` says why."""
-
-    evidence: str
-
-
-class Impossible(Cause):
-    """The fact cannot have this value, so it was not recorded."""
-
-    expected: str
-    found: str
-
-
-class OtherCompiler(Cause):
-    """The static facts and the values they are compared with come from different compiler releases."""
-
-    message: str
-
-
-class OtherGpu(Cause):
-    """A budget is for other GPUs than the record's."""
-
-    wanted: str
-    gpu: str
-
-
-class NoStage(Cause):
-    """The record has no result of this stage for the case."""
-
-    stage: str
-
-
-class NoCubin(Cause):
-    """The imported report has no cubin."""
-
-
-class Renamed(Cause):
-    """No kernel matches a budget's names. ``fact``: no limit on it names this kernel."""
-
-    kernels: tuple[str, ...] = ()
-    fact: str = ""
+# --- budgets --------------------------------------------------------------------------------------------
 
 
 class NotLaunched(Cause):
     """A budget names kernels that its variants launch on no shape."""
 
+    form = "not launched on any shape: {kernels}"
     kernels: tuple[str, ...]
 
 
-class Gone(Cause):
-    """The baseline has a kernel or fact that no longer exists."""
+#: The static facts and the values they are compared with come from different compiler releases.
+OTHER_COMPILER = Template("other_compiler", "{message}")
+OTHER_GPU = Template("other_gpu", "only for {wanted}; this record is from {gpu}")
+NO_STAGE = Template("no_stage", "no {stage} result of this case")
+NO_CUBIN = Template("no_cubin", "the report contains no cubin")
+#: No kernel matches a budget's names.
+RENAMED = Template("renamed", "no kernel matches {kernels}: renamed?")
+NOT_LIMITED = Template(
+    "not_limited", 'no limit on {fact} names this kernel: renamed? (name each, or add "*" to its `kernels`)'
+)
+GONE = Template(
+    "gone",
+    "this kernel or fact no longer exists (intended? flashcore baseline save, or audit --save-baseline)",
+)
+NOT_RECORDED = Template("not_recorded", "not recorded")
 
 
-# --- records --------------------------------------------------------------------------------------------
+# --- stale results --------------------------------------------------------------------------------------
+
+_Compilers = Iterable[tuple[str, str, str]]
 
 
-class NotRecorded(Cause):
-    """The record does not have it. ``what``: the requested stage or arch."""
-
-    what: str = ""
-
-
-class Stale(Cause, abstract=True):
-    """The recorded results belong to other code."""
+def compilers(changes: _Compilers) -> str:
+    """Each changed compiler. Object files name g++ as ``GCC: (Debian 12.2.0-14) 12.2.0``."""
+    return ", ".join(
+        f"{part} code compiled by {then.replace('GCC: ', 'g++ ', 1)}, now {now.replace('GCC: ', 'g++ ', 1)}"
+        for part, then, now in changes
+    )
 
 
-class NeverMeasured(Stale):
-    """No run measured the case."""
-
-
-class ReferenceChanged(Stale):
-    """The reference's code or the problem changed, or another variant is the baseline."""
-
-
-class FilesChanged(Stale):
-    """Files changed that the problem or the variant's Python code read while it was checked."""
-
-    files: tuple[str, ...]
-
-
-class SettingsChanged(Stale):
-    """The problem's operator or ``seeds``, or the shape's ``repeats`` or ``rank_by``, changed."""
-
-
-class NoHostHash(Stale):
-    """The ``recorded`` run, or the present build (``built``), has no hash of the host code."""
-
-    part: str
-
-
-class CodeChanged(Stale):
+class CodeChanged(Cause):
     """The machine code (``device`` or ``host``), the launch plan or the problem changed: those that ``changed``, if
     that is known. Each of ``compilers``, which differ: part, recorded release, present release."""
 
@@ -868,11 +515,31 @@ class CodeChanged(Stale):
     changed: tuple[str, ...] = ()
     compilers: tuple[tuple[str, str, str], ...] = ()
 
+    @property
+    def text(self) -> str:
+        what = " and the ".join(self.changed) or f"{self.part} code, the plan or the problem"
+        differ = f"; compilers differ: {compilers(self.compilers)}" if self.compilers else ""
+        return f"stale: the {what} changed{differ}"
 
-class SourcesChanged(Stale):
-    """The compilers and the sources changed. Each of ``compilers``: part, recorded release, present release."""
 
-    compilers: tuple[tuple[str, str, str], ...]
+NEVER_MEASURED = Template("never_measured", "never measured")
+#: The reference's code or the problem changed, or another variant is the baseline.
+REFERENCE_CHANGED = Template("reference_changed", "stale: the reference or the problem changed")
+#: Files that the problem or the variant's Python code read while it was checked.
+FILES_CHANGED = Template("files_changed", "stale: files read by the recorded check changed, or cannot be told: {files}")
+SETTINGS_CHANGED = Template(
+    "settings_changed", "stale: the problem's operator or seeds, or the shape's repeats or rank_by, changed"
+)
+#: ``part``: the recorded run, or the present build.
+NO_HOST_HASH = Template("no_host_hash", "stale: {part} without a hash of the host code: record it again")
+#: Each of ``compilers``: part, recorded release, present release.
+SOURCES_CHANGED = Template(
+    "sources_changed",
+    lambda data: (
+        f"stale: {compilers(data.get('compilers', ()))}, and the sources, the flags, the plan or the problem changed"
+    ),
+    ("compilers",),
+)
 
 
 # --- how a value was measured ---------------------------------------------------------------------------
@@ -881,6 +548,7 @@ class SourcesChanged(Stale):
 class OverReference(Basis):
     """A ratio over a reference variant's time."""
 
+    form = "over {reference}, {regime}: medians of {rounds} rounds, bootstrap over rounds"
     reference: str
     regime: str
     rounds: int
@@ -889,16 +557,23 @@ class OverReference(Basis):
 class FirstRound(Basis):
     """Samples of a case that was timed no further after a first round."""
 
+    form = "timed no further after a first round: the case cannot be among the first of its shape (99 %)"
+
 
 class Caches(Basis):
     """ncu did not flush the caches before a kernel (``kept``), or the report does not say."""
 
     kept: bool | None
 
+    @property
+    def text(self) -> str:
+        return "cache-control none" if self.kept else "cache control unknown"
+
 
 class Sampled(Basis):
     """A share of sampled warps; its standard error in percentage points."""
 
+    form = "{samples:,.0f} warp samples, standard error {error:.1f} points"
     samples: float
     error: float
 
@@ -906,6 +581,7 @@ class Sampled(Basis):
 class WorstInput(Basis):
     """The input with the largest error."""
 
+    form = "worst on seed {seed}, kind {kind}"
     seed: int
     kind: str
 
@@ -913,6 +589,7 @@ class WorstInput(Basis):
 class SpillsNotListed(Basis):
     """Spill bytes from the compiler's log. The cubin lists fewer: it omits the registers that a function saves."""
 
+    form = _SPILLS
     logged_stores: int
     logged_loads: int
     listed_stores: int
@@ -935,9 +612,19 @@ class Decided(Basis):
     code_has: str = ""
     before: str = ""
 
+    @property
+    def text(self) -> str:
+        if not self.missed:
+            return self.code_has
+        place = f"{self.file}:{self.line}: " if self.file else ""
+        before = f", {self.before} in the recorded run" if self.before else ""
+        hints = {meaning.hint: None for missed in self.missed if (meaning := meanings().get(missed.split()[-1]))}
+        instead = f"{place}{self.code_has or 'nothing'} instead of {', '.join(self.missed)}{before}"
+        return "; ".join((instead, *hints))
+
 
 class SourceLine(Basis):
-    """The source line that the value names."""
+    """The source line that the value names, which is the text."""
 
     file: str
     line: int

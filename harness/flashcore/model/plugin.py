@@ -50,8 +50,7 @@ class Plugin(NamedTuple):
         pages: a page of the report → ``page(book) -> Page | None``. It replaces a core page of the same name.
         sections: a page of the report → ``section(book) -> Markup``, HTML appended to the page.
         facts: a fact's name → its :class:`~flashcore.model.catalogue.FactSpec`. Facts with an ncu metric are profiled.
-        causes: a code → a class as in :mod:`flashcore.model.causes`, whose module adds its text to
-            :data:`flashcore.model.cause_text.FORMS`.
+        causes: a code → a class or a template as in :mod:`flashcore.model.causes`.
         tables: a manifest table ``[NAME.…]`` → its form, a :class:`flashcore.suites.schema.TableForm`.
         verdicts: a manifest table ``[NAME.…]`` → ``verdicts(record, others)``: all verdicts on a record with it.
         api: an attribute of ``flashcore`` → the function or class.

@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import Literal, TypeVar
 
 from flashcore.model.case import Case, TimeKey
-from flashcore.model.cause_text import compilers, text
-from flashcore.model.causes import Cause, Detail, NotTimed, PlanRefused, PlanUnknown, Stale
+from flashcore.model.cause import Cause, Detail, cause_text
+from flashcore.model.causes import NOT_TIMED, PlanRefused, PlanUnknown, compilers
 from flashcore.model.groups import grouped
 from flashcore.model.suite import Stage, Suite
 from flashcore.model.text import Value as Value
@@ -76,7 +76,7 @@ class Fact:
     """One measured value, or the statement that it could not be measured.
 
     ``value`` is ``None`` exactly if the fact is unmeasured; ``detail`` is then its cause. A measured value's ``detail``
-    is a remark for people, or a :class:`~flashcore.model.causes.Basis` if programs need to know how it was measured. A
+    is a remark for people, or a :class:`~flashcore.model.cause.Basis` if programs need to know how it was measured. A
     value that is not finite is recorded as unmeasured.
     """
 
@@ -95,7 +95,7 @@ class Fact:
     @property
     def note(self) -> str:
         """The detail in words, for people."""
-        return text(self.detail)
+        return cause_text(self.detail)
 
     @property
     def number(self) -> float | None:
@@ -249,7 +249,7 @@ class Plan:
     @property
     def error(self) -> str:
         """Why there are no launches, for people."""
-        return text(self.cause)
+        return cause_text(self.cause)
 
     @property
     def can_run(self) -> bool:
@@ -317,7 +317,7 @@ class Artifact:
     @property
     def message(self) -> str:
         """Why there is no code, for people; after a failed build, the compiler's message."""
-        return text(self.cause)
+        return cause_text(self.cause)
 
 
 def unlaunched_note(artifacts: Iterable[Artifact]) -> list[str]:
@@ -349,7 +349,7 @@ class CaseOutcome:
     @property
     def reason(self) -> str:
         """The cause in words, for people."""
-        return text(self.cause)
+        return cause_text(self.cause)
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,7 +439,7 @@ class StageNote:
     @property
     def reason(self) -> str:
         """The detail in words, for people."""
-        return text(self.detail)
+        return cause_text(self.detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -559,7 +559,7 @@ class Record:
     stages: tuple[StageNote, ...]
     facts: Facts
     keys: Mapping[Case, CaseKey] = field(default_factory=dict)
-    stale: Mapping[Case, Stale] = field(default_factory=dict)
+    stale: Mapping[Case, Cause] = field(default_factory=dict)
     joined: tuple[Origin, ...] = ()
     raw_samples: Mapping[TimeKey, tuple[float, ...]] = field(default_factory=dict)
     roofs: tuple[Roof, ...] = ()  # measured, copied from the roof record
@@ -588,7 +588,7 @@ class Record:
         median = self.facts.get(f"{mode}_p50", subject)
         failure = outcome.cause if outcome and outcome.status == "failed" else None
         if failure or median is None or median.number is None:
-            return Time(subject, mode, cause=failure or (median.cause if median else None) or NotTimed(mode))
+            return Time(subject, mode, cause=failure or (median.cause if median else None) or NOT_TIMED(mode))
         run = (outcome.origin if outcome else "") or self.id
         gpu = self._timed_on.get(case, "") if run == self.id else ""
         empty = self.facts.number(f"{mode}_launch_floor", subject)

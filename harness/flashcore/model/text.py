@@ -95,6 +95,11 @@ def number(value: Value | None, unit: str = "") -> str:
     return _with_unit(f"{int(value):,}" if whole else f"{value:,.6g}", recorded_unit(unit))
 
 
+def count(number: int, word: str) -> str:
+    """``1 error``, ``2 errors``."""
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
 def fixed(value: Value | None, digits: int = 1, absent: str = UNMEASURED) -> str:
     """A value for a terminal column: floats to ``digits`` decimals, others unchanged."""
     if value is None:

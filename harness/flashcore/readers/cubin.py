@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flashcore.errors import FlashcoreError
-from flashcore.model.causes import Cause, NotLinked, StackUnknown
+from flashcore.model.cause import Cause
+from flashcore.model.causes import STACK_UNKNOWN, NotLinked
 
 # EIATTR numbers. The frame is a function's own; the stack is that of a kernel with all functions that it calls.
 _REGISTERS, _FRAME, _STACK, _MAX_THREADS, _BARRIERS, _PARAMETERS = 0x2F, 0x11, 0x12, 0x05, 0x4C, 0x19
@@ -217,7 +218,7 @@ def _read(data: bytes, arch: str) -> Cubin:
                 constant_bytes=constants[name],
                 code=hashlib.sha256(code).hexdigest(),
                 parameters=_parameters(attributes),
-                missing=StackUnknown() if is_unknown else None,
+                missing=STACK_UNKNOWN() if is_unknown else None,
             )
         )
         if name in unlinked:

@@ -13,7 +13,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import mode
 
-from flashcore.model.causes import CalledSeparately, Cause, Decided, NoLines, NoPiece, NotOnArch
+from flashcore.model.cause import Cause
+from flashcore.model.causes import (
+    CALLED_SEPARATELY,
+    NO_CODE_OF_PIECE,
+    NO_LINES,
+    NO_PIECE,
+    NOT_ON_ARCH,
+    OTHER_LINES,
+    SEVERAL_PIECES,
+    Decided,
+)
 from flashcore.model.decisions import meanings
 from flashcore.model.suite import Decision
 from flashcore.readers.cubin import names_source
@@ -43,14 +53,14 @@ def decided(
             return None, result
         piece, scope = result
     elif decision.must_not and separate and _matching(listing, meanings()["call"].sass):
-        return None, CalledSeparately(separate[0])
+        return None, CALLED_SEPARATELY(separate[0])
     missed: list[str] = []
     shown, blamed = set[int](), set[int]()
     for requirement in decision.requirements:
         number, _, name = requirement.rpartition(" ")
         *patterns, (low, high) = meanings()[name][:4]
         if not low <= int(re.sub(r"\D", "", arch)) <= high:
-            return None, NotOnArch(name, arch)
+            return None, NOT_ON_ARCH(name, arch)
         hits, weaker, instead = (scope & _matching(listing, pattern) for pattern in patterns)
         weaker -= hits
         wrong = hits if number == "no" else weaker or (set() if hits else instead)
@@ -80,11 +90,11 @@ def _piece(
         name, lines = sources.text(file)
         path = sources.root / name
         if lines and sources.compiled and not names_source(sources.compiled, path.name, path.stat().st_size):
-            return NoLines(name)
+            return OTHER_LINES(name)
         # Triton 3.9 places a function's loads behind its last line: a piece would seem to have none.
         numbers = {line.number for i in code for line in i.lines if line.file == file}
         if lines and not all(n <= len(lines) and lines[n - 1].strip() for n in numbers):
-            return NoLines(name)
+            return OTHER_LINES(name)
         for first, last in pieces("\n".join(lines), decision, python=name.endswith(".py")):
             places.setdefault(f"{name}:{first}", set()).update(SourceLine(file, n) for n in range(first, last + 1))
     if len(places) == 1:
@@ -92,7 +102,10 @@ def _piece(
         innermost = {i.lines[0] for i in code if not piece.isdisjoint(i.lines)}  # of all calls of what is inlined
         if scope := {n for n, i in enumerate(code) if not innermost.isdisjoint(i.lines[:1])}:
             return piece, scope
-    return NoPiece(decision.place, tuple(places)) if files else NoLines()
+    if len(places) > 1:
+        return SEVERAL_PIECES(decision.place, tuple(places))
+    found = NO_CODE_OF_PIECE(decision.place, *places) if places else NO_PIECE(decision.place)
+    return found if files else NO_LINES()
 
 
 def _matching(listing: str, pattern: str) -> set[int]:

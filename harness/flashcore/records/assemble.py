@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from flashcore.errors import RecordError
 from flashcore.model.case import Case
-from flashcore.model.causes import Decided, Stale
+from flashcore.model.cause import Cause
+from flashcore.model.causes import Decided
 from flashcore.model.record import Built, Environment, Fact, Facts, Lazy, Listing, Measured, Origin, Record, Roof
 from flashcore.model.suite import GPU_STAGES, Shape, Suite, Variant
 from flashcore.records import freshness, lookup
@@ -59,7 +60,7 @@ def record_of(
     wrong = {o.case for o in outcomes if o.stage == "check" and o.status == "failed"}
     done |= {(case, stage) for case in wrong for stage in GPU_STAGES}
     listings: list[Collection[Listing]] = [measured.listings]
-    stale: dict[Case, Stale] = {}
+    stale: dict[Case, Cause] = {}
     reads = [measured.reads]
     origins: list[Origin] = []
     wanted = {(Case(v.name, s.name), stage) for v, s in findings.cases for stage in s.stages}

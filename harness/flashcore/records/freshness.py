@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flashcore.model.case import Case, TimeKey
+from flashcore.model.cause import Cause
 from flashcore.model.causes import (
+    FILES_CHANGED,
+    NEVER_MEASURED,
+    NO_HOST_HASH,
+    REFERENCE_CHANGED,
+    SETTINGS_CHANGED,
+    SOURCES_CHANGED,
     CodeChanged,
-    FilesChanged,
-    NeverMeasured,
-    NoHostHash,
     OverReference,
-    ReferenceChanged,
-    SettingsChanged,
-    SourcesChanged,
-    Stale,
 )
 from flashcore.model.files import content_hash, file_hash
 from flashcore.model.record import (
@@ -124,22 +124,22 @@ def _hash(value: object) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:32]
 
 
-def freshness(present: CaseKey, recorded: CaseKey | None) -> Stale | None:
+def freshness(present: CaseKey, recorded: CaseKey | None) -> Cause | None:
     """Why the recorded facts do not apply to the present code; ``None`` if they do."""
     if recorded is None:
-        return NeverMeasured()
+        return NEVER_MEASURED()
     if present.settings and recorded.settings not in ("", present.settings):
-        return SettingsChanged()
+        return SETTINGS_CHANGED()
     if present.peer and recorded.peer:  # older runs have no hash of references
-        return ReferenceChanged() if len({present.code, recorded.code} - {""}) > 1 else None
+        return REFERENCE_CHANGED() if len({present.code, recorded.code} - {""}) > 1 else None
     if not (present.host and recorded.host):
-        return NoHostHash("recorded" if present.host else "built")
+        return NO_HOST_HASH("recorded" if present.host else "built")
     compilers = _other_compilers(present, recorded)
     if present.code != recorded.code:
         return CodeChanged("device", (), compilers)
     if present.host == recorded.host or (compilers and present.closure == recorded.closure):
         return None
-    return SourcesChanged(compilers) if compilers else CodeChanged("host")  # both compilers make host code
+    return SOURCES_CHANGED(compilers) if compilers else CodeChanged("host")  # both compilers make host code
 
 
 def merged(reads: Iterable[Reads]) -> Reads:
@@ -163,7 +163,7 @@ def changed_reads(recorded: Record, root: str) -> dict[str, tuple[str, ...]]:
 
 def reasons(
     recorded: Record, present: Mapping[Case, CaseKey], suite: Suite, built: Built | None = None
-) -> dict[Case, Stale | None]:
+) -> dict[Case, Cause | None]:
     """For each case of the present suite, why the run's facts do not apply to it, or ``None``.
 
     Args:
@@ -185,11 +185,11 @@ def reasons(
         problem = recorded.suite.problems[variant.problem]
         entries = (problem.file, variant.kind.file)
         if variant.is_reference and (variant.kind, variant.config) != (now.kind, now.config):
-            stale[case] = ReferenceChanged()
+            stale[case] = REFERENCE_CHANGED()
         elif problem.arguments != suite.problems[now.problem].arguments:
-            stale[case] = SettingsChanged()
+            stale[case] = SETTINGS_CHANGED()
         elif files := {file for entry in entries for file in changed.get(entry, ())}:
-            stale[case] = FilesChanged(tuple(sorted(files)))
+            stale[case] = FILES_CHANGED(tuple(sorted(files)))
     return stale
 
 
@@ -221,7 +221,7 @@ class Joined(NamedTuple):
     facts: list[Fact]
     outcomes: list[CaseOutcome]
     raw_samples: dict[TimeKey, tuple[float, ...]]
-    stale: dict[Case, Stale]
+    stale: dict[Case, Cause]
     origin: Origin | None
     listings: Lazy[Listing]
     reads: Reads
@@ -266,7 +266,7 @@ def join(
         reference = fact.detail.reference
         is_other = fact.name.startswith("speedup_vs_baseline") and reference != suite.baseline
         has_changed = is_other or stale.get(replace(fact.subject.case, variant=reference))
-        return replace(fact, value=None, detail=ReferenceChanged()) if has_changed else fact
+        return replace(fact, value=None, detail=REFERENCE_CHANGED()) if has_changed else fact
 
     outcomes = [replace(o, origin=o.origin or recorded.id) for o in recorded.outcomes if joins(o.case, o.stage)]
     facts = [over_present(fact) for fact in (recorded.facts if outcomes else ()) if joins_fact(fact)]

@@ -8,7 +8,8 @@ from datetime import date
 
 from flashcore.model.case import Case
 from flashcore.model.catalogue import spec_of
-from flashcore.model.causes import Detail, Impossible, VoidTiming
+from flashcore.model.cause import Detail
+from flashcore.model.causes import IMPOSSIBLE, VoidTiming
 from flashcore.model.record import Fact, Facts, Record, Source, Subject, Value
 from flashcore.model.text import shortened
 
@@ -39,7 +40,7 @@ def measured(fact: Fact) -> tuple[Value | None, Detail | str]:
         ValueError: there is neither a value nor a cause.
     """
     if expected := complaint(fact.value, fact.unit):
-        return None, Impossible(expected, shortened(fact.value))
+        return None, IMPOSSIBLE(expected, shortened(fact.value))
     if fact.value is None and fact.cause is None:
         raise ValueError(f"{fact.name} of {fact.subject}: expected the cause of a missing value, found none")
     return fact.value, fact.detail

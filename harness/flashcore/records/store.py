@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from flashcore.errors import RecordError, UsageError
 from flashcore.model.case import Case
-from flashcore.model.causes import Detail, as_json, from_json
+from flashcore.model.cause import Detail, as_json, from_json
 from flashcore.model.files import PARTIAL, Lock, file_hash, write_atomically, writing
 from flashcore.model.record import (
     SCHEMA_VERSION,

@@ -16,8 +16,8 @@ from flashcore.explain.roofline import sm_count
 from flashcore.explain.rows import Row as CaseRow
 from flashcore.explain.times import Speedup
 from flashcore.gate.judge import Verdict
-from flashcore.model import cause_text
 from flashcore.model.catalogue import FACTS
+from flashcore.model.cause import cause_text
 from flashcore.model.groups import grouped
 from flashcore.model.suite import REGIMES, Shape, Stage, Variant
 from flashcore.model.text import faster, significant
@@ -447,7 +447,7 @@ def _rate(case: Case) -> Cell | None:
 def _correct(case: Case) -> tuple[Cell, str]:
     """The cell of a case's check, and a note if it or a later stage failed."""
     if stale := case.book.record.stale.get(case.subject.case):
-        return Cell("stale", title=cause_text.text(stale), sort=2.0, mark="stale"), cause_text.text(stale)
+        return Cell("stale", title=cause_text(stale), sort=2.0, mark="stale"), cause_text(stale)
     stages: tuple[Stage, ...] = ("check", "bench", "profile", "sanitize")
     outcomes = [o for s in stages if (o := case.outcome(s)) is not None]
     note = next((f"{o.status} in {o.stage}: {o.reason}" for o in outcomes if o.status != "ok"), "")
@@ -476,7 +476,7 @@ def _over(case: Case, row: CaseRow, other: str | None, fact: str) -> Cell:
 
 def _interval(speedup: Speedup) -> str:
     """``95 %: 1.93–1.98``, or why there is no interval."""
-    return f"95 %: {_ends(speedup)}" if speedup.ends else cause_text.text(speedup.cause)
+    return f"95 %: {_ends(speedup)}" if speedup.ends else cause_text(speedup.cause)
 
 
 def _ends(speedup: Speedup) -> str:

@@ -17,7 +17,7 @@ from flashcore.explain.rows import Row
 from flashcore.gate.judge import Judgement, Status
 from flashcore.gate.wording import summary
 from flashcore.model.catalogue import FACTS
-from flashcore.model.cause_text import text
+from flashcore.model.cause import cause_text
 from flashcore.model.groups import grouped
 from flashcore.model.record import CaseOutcome, Listing, Record, Subject
 from flashcore.model.suite import Shape, Stage, Variant
@@ -146,7 +146,7 @@ class Book:
             if o.status != "ok" and o.case not in record.stale
         ]
         stale = [
-            Failure(case.variant, case.shape, "all measured stages", "stale", text(cause))
+            Failure(case.variant, case.shape, "all measured stages", "stale", cause_text(cause))
             for case, cause in record.stale.items()
         ]
         return failures + stale
@@ -204,7 +204,7 @@ class Book:
         """Why a case has no result of a stage."""
         suite, shape = self.record.suite, subject.shape or ""
         if stale := self.record.stale.get(subject.case):
-            return text(stale)
+            return cause_text(stale)
         outcome = self.outcomes.get((subject.variant, shape, stage))
         if outcome is not None and outcome.status != "ok":
             return f"{outcome.status} in {stage}: {outcome.reason}"

@@ -10,7 +10,7 @@ from flashcore.cli.main import main
 from flashcore.errors import Exit, UsageError
 from flashcore.features.audit.inventory import inventory
 from flashcore.features.audit.record import facts_of_gpus, gpus_of, runs
-from flashcore.model.causes import Cause
+from flashcore.model.cause import Cause
 from tests.support.fatbins import CUBINS, SPECIFIC, both, entry, fatbin
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from flashcore.explain.comparison import Row
 from flashcore.features.compare import match_cases
-from flashcore.model.causes import Cause, PlanCrashed, PlanRefused
+from flashcore.model.cause import Cause
+from flashcore.model.causes import PLAN_CRASHED, PlanRefused
 from flashcore.model.record import Built, Launch, Plan, Subject
 from flashcore.model.suite import PythonCallable
 from tests import factory
@@ -61,7 +62,7 @@ ABSENT = factory.artifact("fast", "sm_90a", "unsupported", "no TMA")
         (built(), "unsupported", "not declared for sm_90a"),
         (built(factory.artifact("fast", "sm_80", "failed", "x")), "unsupported", "not declared for sm_90a"),
         (built(OK, cause=PlanRefused("too long")), "unsupported", "too long"),
-        (built(OK, cause=PlanCrashed(-6)), "failed", "the launch plan was killed by signal 6"),
+        (built(OK, cause=PLAN_CRASHED(-6)), "failed", "the launch plan was killed by signal 6"),
     ],
 )
 def test_what_cannot_run_today(after: match_cases.BuiltSuite, outcome: str, reason: str) -> None:

@@ -8,8 +8,9 @@ from typing import Any, cast
 import pytest
 
 from flashcore.features.energy import child
-from flashcore.features.energy.facts import PowerDisagrees, watts
-from flashcore.model.causes import NoNvml, OtherProcesses
+from flashcore.features.energy.facts import watts
+from flashcore.model.cause import Cause
+from flashcore.model.causes import NO_NVML, OTHER_PROCESSES
 from flashcore.model.intervals import Ratio
 from tests.features.energy.simulated import Gpu
 
@@ -27,7 +28,8 @@ def test_a_steady_power_is_read_while_the_gpu_is_fed() -> None:
 
 
 def test_what_is_not_to_be_trusted_has_a_cause() -> None:
-    assert isinstance(watts(readings(Gpu(400.0, counts=False))), NoNvml)
-    assert watts(readings(Gpu(400.0, processes=3))) == OtherProcesses(2)
+    uncounted = watts(readings(Gpu(400.0, counts=False)))
+    assert isinstance(uncounted, Cause) and uncounted.code == NO_NVML.code
+    assert watts(readings(Gpu(400.0, processes=3))) == OTHER_PROCESSES(2)
     disagreeing = watts(readings(Gpu(400.0, sensor=300.0)))
-    assert isinstance(disagreeing, PowerDisagrees) and disagreeing.by_sensor == 300
+    assert isinstance(disagreeing, Cause) and disagreeing.data["by_sensor"] == 300

@@ -17,7 +17,7 @@ from flashcore.measure.cases import child_cases
 from flashcore.measure.workers.journal import Result, Task
 from flashcore.measure.workers.pool import Pool
 from flashcore.model.case import Case
-from flashcore.model.causes import Hang, Incapable
+from flashcore.model.causes import INCAPABLE, Hang
 from flashcore.model.record import Facts
 from flashcore.report import roofline_page
 from tests import factory, stages
@@ -55,7 +55,7 @@ def test_every_case_has_facts_or_a_cause(lacks: bool, tmp_path: Path) -> None:
     context = replace(stages.context(tmp_path, say=log.append), workers=workers)
     energy = {f.subject.case: f for f in measure(context, child_cases(context, PAIRS)) if f.name == "energy"}
     if lacks:
-        assert {f.detail for f in energy.values()} == {Incapable("no GPU", "add one")}
+        assert {f.detail for f in energy.values()} == {INCAPABLE("no GPU", "add one")}
         return
     assert energy[Case("slow", "mission")].value == pytest.approx(20) and energy[
         Case("fast", "mission")

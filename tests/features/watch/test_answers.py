@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flashcore.features.watch import answers
-from flashcore.model.causes import Message
+from flashcore.model.causes import MESSAGE
 from flashcore.model.record import CaseOutcome, CaseStatus
 
 
@@ -25,7 +25,7 @@ def test_a_build_is_right_if_every_shape_it_supports_was_checked(
     statuses: tuple[CaseStatus, ...], expected: str
 ) -> None:
     outcomes = [
-        CaseOutcome("wide", f"shape_{i}", "check", status, None if status == "ok" else Message("a reason"))
+        CaseOutcome("wide", f"shape_{i}", "check", status, None if status == "ok" else MESSAGE("a reason"))
         for i, status in enumerate(statuses)
     ]
     status, lines, data = answers.of_check(outcomes)

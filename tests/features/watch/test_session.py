@@ -23,7 +23,7 @@ from flashcore.measure.profile import profile
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.model.case import TimeKey
-from flashcore.model.causes import Message
+from flashcore.model.causes import MESSAGE
 from flashcore.model.record import CaseOutcome, CaseStatus, StageResult
 from tests.conftest import TOY, Built, hide_disassembler
 
@@ -46,7 +46,7 @@ class Stages:
         for case in (c for c in cases if c.library and stage != "profile"):
             assert self.loaded.setdefault(case.library or "", case.variant) == case.variant, "loaded twice"
         status: CaseStatus = "failed" if wrong else "ok"
-        cause = Message("wrong") if wrong else None
+        cause = MESSAGE("wrong") if wrong else None
         return tuple(CaseOutcome(c.variant, c.shape, stage, status, cause) for c in cases)
 
     def check(self, context: Context, cases: Sequence[KernelCall]) -> StageResult:

@@ -22,7 +22,7 @@ from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Limits
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
-from flashcore.model.causes import FirstRound, NoInterval, NotRanked, OtherProcesses
+from flashcore.model.causes import NOT_RANKED, OTHER_PROCESSES, OTHER_ROUNDS, FirstRound
 from flashcore.model.record import CaseOutcome, Facts, Source, StageResult, Subject
 from flashcore.model.suite import REGIMES, Regime
 from tests import factory, stages
@@ -180,9 +180,21 @@ def test_a_percentile_below_the_median_contradicts_it_and_is_no_value() -> None:
 @pytest.mark.parametrize(
     ("kernels", "copies", "planned", "isolated", "reason"),
     [
-        (0, 0, 2, 9.0, "contains 0 kernels, expected the plan's 2"),  # a launcher that ignores the given stream
-        (1, 1, 2, 9.0, "contains 1 kernels, expected the plan's 2"),  # a copy is no kernel of a plan
-        (0, 0, 0, 9.0, "expected at least one"),  # a peer
+        (
+            0,
+            0,
+            2,
+            9.0,
+            "or more kernels in the captured graph of a call, found 0",
+        ),  # a launcher that ignores the given stream
+        (
+            1,
+            1,
+            2,
+            9.0,
+            "kernels in the captured graph of a call, found 1",
+        ),  # a copy is no kernel of a plan
+        (0, 0, 0, 9.0, "expected 1 or more kernels"),  # a peer
         (0, 1, 0, 9.0, ""),  # a peer that is a copy, as torch's `copy_`
         (2, 0, 2, 0.004, "isolated 0.004 µs is less than an empty kernel takes, 0.640 µs"),
         (2, 0, 2, 0.62, ""),  # noise
@@ -243,7 +255,7 @@ def test_two_ways_to_time_a_call_must_agree(p50: float, single: float, agree: bo
 
 @pytest.mark.parametrize("void", ["doubt", "void"])
 def test_samples_of_void_times_are_kept_as_measured(void: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cause = OtherProcesses(2)
+    cause = OTHER_PROCESSES(2)
     monkeypatch.setattr(case_times.Measured, void, lambda one, *_: cause if one.case.variant == "right" else None)
     settings = Bench(samples=12, max_samples=20, modes=("isolated",), limits=Limits(time_limit=60.0))
     context = stages.context(tmp_path, "right", bench=settings)
@@ -293,7 +305,7 @@ def test_a_case_that_cannot_be_first_has_few_samples_and_says_so(tmp_path: Path)
     right_answers = {mode: note.rpartition("; ")[2].split()[0] for mode, note in notes.items()}
     assert right_answers == dict.fromkeys(chosen.modes, "1") | {"isolated": "2"}, "checked in every mode"
     p90 = facts.get("isolated_p90", Subject("far_slower", shape="small"))
-    assert p90 is not None and p90.value is None and isinstance(p90.cause, NotRanked)
+    assert p90 is not None and p90.value is None and p90.cause == NOT_RANKED()
     for fully in (facts, run(tmp_path / "selected", bench=chosen, variants=("*",))):
         right = counts(fully, "right")
         least = dict.fromkeys(chosen.modes, 4) | {"isolated": 12}  # a third in modes that do not rank
@@ -391,4 +403,4 @@ def test_isolated_cases_have_a_process_each(tmp_path: Path) -> None:
     assert sorted(filter(None, begun)) == [["exits/small"], ["right/small"], ["slower/small"]]
     facts = Facts(result.facts)
     speedup, low = (facts.get(f"speedup_vs_baseline{end}", Subject("slower", shape="small")) for end in ("", "_low"))
-    assert speedup and speedup.value is not None and low and low.cause == NoInterval("rounds")
+    assert speedup and speedup.value is not None and low and low.cause == OTHER_ROUNDS()

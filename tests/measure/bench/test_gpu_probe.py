@@ -12,7 +12,8 @@ from flashcore.measure.bench.gpu_probe import Probe, unfit
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.process import LocalGpu
 from flashcore.measure.workers.program import Limits
-from flashcore.model.causes import Cause, Message
+from flashcore.model.cause import Cause
+from flashcore.model.causes import MESSAGE
 
 pytestmark = pytest.mark.usefixtures("forked")
 
@@ -32,8 +33,8 @@ def took(copy: float = 780.0, matmul: float = 200.0, spread: float = 0.002, **st
         ([took(), took(throttle=["power_cap"])], {}),
         ([took(throttle=["power_cap", "thermal_hardware"]), took()], {0: "throttled: thermal_hardware"}),
         ([took(throttle=["power_brake"]), took(throttle=["power_brake"])], {}),  # nowhere to move to
-        ([Message("killed by SIGSEGV"), took()], {0: "its probe failed: killed by SIGSEGV"}),
-        ([Message("no"), Message("no")], {}),
+        ([MESSAGE("killed by SIGSEGV"), took()], {0: "its probe failed: killed by SIGSEGV"}),
+        ([MESSAGE("no"), MESSAGE("no")], {}),
     ],
 )
 def test_who_is_unfit_to_time(results: list[Probe | Cause], named: dict[int, str]) -> None:

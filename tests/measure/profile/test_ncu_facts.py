@@ -13,8 +13,7 @@ from flashcore.chips.occupancy import blocks_by_registers
 from flashcore.measure.profile import ncu_facts
 from flashcore.measure.profile.ncu_facts import INFERRED, MEASURED, Built, facts_of, metrics_to_request, unmeasured
 from flashcore.model.catalogue import FACTS, GROUP_STAGE, STALL_REASONS, TENSOR_TYPES, Kind
-from flashcore.model.cause_text import MANY_PASSES
-from flashcore.model.causes import Message, PlanRefused
+from flashcore.model.causes import MANY_PASSES, MESSAGE, PlanRefused
 from flashcore.model.record import Fact, Facts, Launch, Plan, Subject
 from flashcore.readers.ncu.raw_page import Cells, parse
 from flashcore.readers.ncu.results import Result
@@ -116,7 +115,7 @@ def test_every_counter_of_the_catalogue_is_stated_for_a_case_and_once() -> None:
     names = [f.name for f in facts_of(CASE, [row()], chip="gh100") if f.subject == CASE]
     counters = [n for n, s in FACTS.items() if s.tier == "counters" and s.group not in GROUP_STAGE]
     assert sorted(names) == sorted(counters) == sorted(MEASURED)
-    assert sorted(f.name for f in unmeasured("v", "s", Message("why"))) == sorted(counters)
+    assert sorted(f.name for f in unmeasured("v", "s", MESSAGE("why"))) == sorted(counters)
 
 
 def test_a_full_row_leaves_nothing_unmeasured() -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from flashcore.measure.workers import journal
 from flashcore.measure.workers.journal import SUPERVISOR, UNRECOVERABLE, parse, read_journal, tasks_of
-from flashcore.model.causes import Hang, HungBefore, as_json
+from flashcore.model.cause import as_json
+from flashcore.model.causes import Hang, HungBefore
 from tests.conftest import ROOT
 from tests.support.processes import actor, until
 

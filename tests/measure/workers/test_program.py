@@ -11,7 +11,8 @@ import pytest
 from flashcore.errors import CapabilityError
 from flashcore.measure.workers.journal import NO_STEP, Step, Task
 from flashcore.measure.workers.program import Child, Program
-from flashcore.model.causes import Hang, as_json
+from flashcore.model.cause import as_json
+from flashcore.model.causes import Hang
 
 
 class Quiet(Child):

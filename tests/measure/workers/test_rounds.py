@@ -7,11 +7,11 @@ from pathlib import Path
 
 from flashcore.measure.workers.journal import Journal, Result, Task
 from flashcore.measure.workers.rounds import ROUNDS, Settled, progress_line, settle
-from flashcore.model.causes import Message, NotRun, Unanswered
+from flashcore.model.causes import MESSAGE, NOT_RUN, UNANSWERED
 
 TASKS = [Task(name, {}) for name in ("good", "bad", "lost")]
 
-FAULT, UNANSWERED = Message("its own fault"), Unanswered()
+FAULT, LOST = MESSAGE("its own fault"), UNANSWERED()
 
 
 class Tool:
@@ -37,7 +37,7 @@ class Tool:
             elif name == "bad":
                 settled.failed[name] = FAULT
             else:
-                settled.open[name] = UNANSWERED
+                settled.open[name] = LOST
 
 
 def test_only_what_is_open_is_run_again_and_not_for_ever(tmp_path: Path) -> None:
@@ -45,8 +45,8 @@ def test_only_what_is_open_is_run_again_and_not_for_ever(tmp_path: Path) -> None
     settled = settle(tmp_path, TASKS, tool.perform, tool.harvest)
     assert tool.rounds == [["good", "bad", "lost"], *[["lost"]] * (ROUNDS - 1)]
     assert (settled.reports, settled.failed) == ({"good": "round-0"}, {"bad": FAULT})
-    assert [settled.cause(t.name) for t in TASKS[1:]] == [FAULT, UNANSWERED]
-    assert settled.cause("other") == NotRun()
+    assert [settled.cause(t.name) for t in TASKS[1:]] == [FAULT, LOST]
+    assert settled.cause("other") == NOT_RUN()
 
 
 def test_called_again_it_reads_what_was_left_and_tries_the_open_anew(tmp_path: Path) -> None:
@@ -73,5 +73,5 @@ def test_rounds_that_cost_nobody_a_chance(tmp_path: Path) -> None:
 
 def test_a_line_of_progress() -> None:
     assert progress_line(Result("v/s", "ok", seconds=1.24)) == "v/s: 1.2 s, ok"
-    failed = Result("v/s", "failed", Message("it fell\nand more"), seconds=2)
+    failed = Result("v/s", "failed", MESSAGE("it fell\nand more"), seconds=2)
     assert progress_line(failed, "ran") == "v/s: 2.0 s, failed: it fell"

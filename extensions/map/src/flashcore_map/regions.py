@@ -17,7 +17,8 @@ from flashcore.explain.rows import Row
 from flashcore.gate.judge import Verdict
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FactSpec, Kind
-from flashcore.model.causes import Cause, Message, NotTimed
+from flashcore.model.cause import Cause
+from flashcore.model.causes import MESSAGE, NOT_TIMED
 from flashcore.model.gate_policy import AS_PLANNED
 from flashcore.model.groups import grouped
 from flashcore.model.intervals import Ratio, quantiles
@@ -119,9 +120,9 @@ class Regions:
             low, value = (of[name].value for of in regrets)
             cause: Cause | None = None
             if math.isnan(value) or (value <= limit and self.untimed):
-                cause = NotTimed()
+                cause = NOT_TIMED()
             elif low <= limit < value:
-                cause = Message("the times are not exact enough")
+                cause = MESSAGE("the times are not exact enough")
             yield Verdict(
                 budget=f"{self.name}_regret_{name}",
                 fact="regret",

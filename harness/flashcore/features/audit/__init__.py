@@ -24,12 +24,12 @@ PLUGIN = Plugin(
     causes={
         code: f"flashcore.features.audit.causes:{kind}"
         for code, kind in {
-            "damaged_code": "Damaged",
-            "needs_package": "NeedsPackage",
-            "code_too_large": "TooLarge",
-            "format_not_read": "NotRead",
-            "no_device_code": "NoDeviceCode",
-            "spills_unlisted": "SpillsUnlisted",
+            "damaged_code": "DAMAGED",
+            "needs_package": "NEEDS_PACKAGE",
+            "code_too_large": "TOO_LARGE",
+            "format_not_read": "NOT_READ",
+            "no_device_code": "NO_DEVICE_CODE",
+            "spills_unlisted": "SPILLS_UNLISTED",
         }.items()
     },
 )

@@ -3,58 +3,22 @@
 from __future__ import annotations
 
 from flashcore.model.catalogue import FactSpec, Kind
-from flashcore.model.cause_text import FORMS
-from flashcore.model.causes import Cause
+from flashcore.model.cause import Template
 
-
-class Damaged(Cause):
-    """A part of the file is truncated or altered."""
-
-    code = "damaged_code"
-    message: str
-
-
-class NeedsPackage(Cause):
-    """The package that decompresses the code is not installed."""
-
-    code = "needs_package"
-    package: str
-
-
-class TooLarge(Cause):
-    """The decompressed code would exceed the size limit."""
-
-    code = "code_too_large"
-    bytes: int
-    most: int
-
-
-class NotRead(Cause):
-    """An archive of a format that is not opened."""
-
-    code = "format_not_read"
-    format: str
-
-
-class NoDeviceCode(Cause):
-    """The file has no CUDA code."""
-
-    code = "no_device_code"
-
-
-class SpillsUnlisted(Cause):
-    """The cubin has no spill notes, which older compilers do not write, or it calls functions with stack frames."""
-
-    code = "spills_unlisted"
-    stack_bytes: int
-
-
-FORMS[Damaged] = "damaged: {message}"
-FORMS[NeedsPackage] = "compressed: pip install {package} (the extra `audit` of flashcore-harness has it)"
-FORMS[TooLarge] = "refused: {bytes} bytes when decompressed, at most {most} are read"
-FORMS[NotRead] = "not read: {format}"
-FORMS[NoDeviceCode] = "no CUDA code: expected a library, an object, an archive, a wheel, a fatbin, a cubin or PTX"
-FORMS[SpillsUnlisted] = "the cubin does not list them, or not all; its stack frame has {stack_bytes} B"
+DAMAGED = Template("damaged_code", "damaged: {message}")
+NEEDS_PACKAGE = Template(
+    "needs_package", "compressed: pip install {package} (the extra `audit` of flashcore-harness has it)"
+)
+TOO_LARGE = Template("code_too_large", "refused: {bytes} bytes when decompressed, at most {most} are read")
+#: An archive of a format that is not opened.
+NOT_READ = Template("format_not_read", "not read: {format}")
+NO_DEVICE_CODE = Template(
+    "no_device_code", "no CUDA code: expected a library, an object, an archive, a wheel, a fatbin, a cubin or PTX"
+)
+#: The cubin has no spill notes, which older compilers do not write, or it calls functions with stack frames.
+SPILLS_UNLISTED = Template(
+    "spills_unlisted", "the cubin does not list them, or not all; its stack frame has {stack_bytes} B"
+)
 
 
 def _spec(name: str, unit: str, why: str, better: str = "lower", group: str = "static") -> FactSpec:

@@ -20,7 +20,7 @@ from flashcore.features.audit import base, kernels, limits, rows, sass, sources
 from flashcore.features.audit.inventory import Inventory, inventory
 from flashcore.features.audit.record import NAME, gpus_of, record_of
 from flashcore.gate import baseline, formats
-from flashcore.model.cause_text import text
+from flashcore.model.cause import cause_text
 from flashcore.model.record import Record
 from flashcore.pipeline.judging import Rules, judge_record
 from flashcore.records import store
@@ -191,4 +191,4 @@ def _remarks(record: Record, content: Inventory) -> Iterator[str]:
         yield f"{len(shown)} of the kernels disassembled in that time"
     yield from record.suite.notes
     for one in content.unread:
-        yield f"unreadable: {content.files[one.variant]} {one.place} {one.arch}: {text(one.cause)}"
+        yield f"unreadable: {content.files[one.variant]} {one.place} {one.arch}: {cause_text(one.cause)}"

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from flashcore.errors import UsageError
-from flashcore.features.audit.causes import Damaged, NeedsPackage, NoDeviceCode, NotRead, TooLarge
-from flashcore.model.causes import Cause
+from flashcore.features.audit.causes import DAMAGED, NEEDS_PACKAGE, NO_DEVICE_CODE, NOT_READ, TOO_LARGE
+from flashcore.model.cause import Cause
 from flashcore.readers import cubin
 
 MOST_CODE = 1 << 28  # bytes of one cubin or PTX text; cuBLAS has 60 MB
@@ -94,7 +94,7 @@ class _Room:
     def refusal(self, size: int, most: int = MOST_CODE) -> Cause | None:
         """The cause if ``size`` more bytes exceed a limit; else takes them from the rest."""
         if size > min(most, self.left):
-            return TooLarge(size, min(most, self.left))
+            return TOO_LARGE(size, min(most, self.left))
         self.left -= size
         return None
 
@@ -129,7 +129,7 @@ def _file(path: Path, name: str, *, listed: bool = False) -> Iterator[Code]:
             for codes, code in enumerate(_content(data, name, path.parent, room, is_code=listed), 1):  # noqa: B007
                 yield code
             if listed and not codes:
-                yield Code(name, NoDeviceCode())
+                yield Code(name, NO_DEVICE_CODE())
     except Exception as error:
         yield Code(name, _cause(error))
 
@@ -137,8 +137,8 @@ def _file(path: Path, name: str, *, listed: bool = False) -> Iterator[Code]:
 def _cause(error: Exception) -> Cause:
     """Each library has errors of its own."""
     if isinstance(error, ModuleNotFoundError):
-        return NeedsPackage(str(error.name).partition(".")[0])
-    return Damaged(str(error) or type(error).__name__)
+        return NEEDS_PACKAGE(str(error.name).partition(".")[0])
+    return DAMAGED(str(error) or type(error).__name__)
 
 
 @contextmanager
@@ -174,7 +174,7 @@ def _content(
     elif opener := next((opener for start, opener in _PACKED.items() if magic.startswith(start)), None):
         yield from _member(lambda: opener(_stream(data)), name.rpartition(".")[0] or name, room, depth, is_code=True)
     elif other := next((other for start, other in _OTHERS.items() if magic.startswith(start)), None):
-        yield Code(name, NotRead(other))
+        yield Code(name, NOT_READ(other))
     elif target := _TARGET.search(data[: 1 << 16].partition(b"\0")[0]):
         yield Code(name, room.refusal(len(data)) or data[:], "", "ptx", target[1].decode())
     elif is_code or magic.startswith((_ELF, _FATBIN, *_WINDOWS)):
@@ -210,7 +210,7 @@ def _embedded(data: Buffer, name: str, section: str, at: int, end: int, room: _R
             continue  # the same bytes in other data
         place, at = f"{section}+{start:#x}", start + size
         if at > end:
-            yield Code(name, Damaged(f"{size} bytes, of which {end - start} left"), place)
+            yield Code(name, DAMAGED(f"{size} bytes, of which {end - start} left"), place)
             return
         if is_fatbin:
             yield from _entries(data, name, section, start + _HEADER.size, at, room)
@@ -234,12 +234,12 @@ def _entries(data: Buffer, name: str, section: str, entry: int, end: int, room: 
         kind, _, header, size, packed, _, _, _, sm, _, _, flags, _, unpacked = _ENTRY.unpack_from(data, entry)
         start, entry = entry + header, entry + header + size
         if entry > end or header < _ENTRY.size or packed > size:
-            yield Code(name, Damaged(f"an entry of {size} bytes that would be longer"), place)
+            yield Code(name, DAMAGED(f"an entry of {size} bytes that would be longer"), place)
             return
         arch = f"sm_{sm}" + ("a" if flags & _SPECIFIC else "f" if flags & _FAMILY else "")
         content: bytes | Cause = b""
         if kind not in _KINDS:
-            content = Damaged(f"an entry of the unknown kind {kind}")
+            content = DAMAGED(f"an entry of the unknown kind {kind}")
         elif _KINDS[kind] != "lto":
             code = data[start : start + (packed or size)]
             content = room.refusal(max(size, unpacked)) or _unpacked(code, flags, unpacked)
@@ -259,7 +259,7 @@ def _unpacked(data: bytes, flags: int, size: int) -> bytes | Cause:
             content = bytes(reader.read(size + 1))
     except Exception as error:
         return _cause(error)
-    return content if len(content) == size else Damaged(f"{len(content)} bytes, expected {size}")
+    return content if len(content) == size else DAMAGED(f"{len(content)} bytes, expected {size}")
 
 
 def _zstd(stream: IO[bytes]) -> IO[bytes]:

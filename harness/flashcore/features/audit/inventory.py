@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 from flashcore.errors import FlashcoreError
 from flashcore.features.audit import containers, sass
-from flashcore.features.audit.causes import Damaged, SpillsUnlisted
+from flashcore.features.audit.causes import DAMAGED, SPILLS_UNLISTED
 from flashcore.measure.machine import toolchain
-from flashcore.model.causes import Cause, CompileFailed, NoTool
+from flashcore.model.cause import Cause
+from flashcore.model.causes import NO_TOOL, CompileFailed
 from flashcore.model.groups import grouped
 from flashcore.model.text import matches_any
 from flashcore.readers import cubin
@@ -134,7 +135,7 @@ def _add(result: Inventory, variant: str, code: containers.Code, seen: dict[tupl
     try:
         content = cubin.parse(code.content, code.arch, code.place)
     except FlashcoreError as error:
-        result.unread.append(Unread(variant, code.arch, code.place, Damaged(str(error).partition("\n")[0])))
+        result.unread.append(Unread(variant, code.arch, code.place, DAMAGED(str(error).partition("\n")[0])))
         return
     result.codes.setdefault((variant, code.arch), []).append(content.code)
     names = [name for kernel in content.kernels if result.selected for name in (kernel.name, canonical(kernel.name))]
@@ -152,7 +153,7 @@ def _add(result: Inventory, variant: str, code: containers.Code, seen: dict[tupl
 def _spills(kernel: cubin.Kernel) -> tuple[int, int] | Cause:
     if kernel.stack_bytes == 0 and not kernel.spills and not kernel.is_incomplete:
         return 0, 0
-    return kernel.spills or kernel.missing or SpillsUnlisted(kernel.stack_bytes or 0)
+    return kernel.spills or kernel.missing or SPILLS_UNLISTED(kernel.stack_bytes or 0)
 
 
 _ERROR = re.compile(r"(line \d+; )?(error|fatal) *:.*")
@@ -172,7 +173,7 @@ def _compiled(content: bytes, arch: str) -> bytes | Cause:
     """The cubin, or the first error of ptxas."""
     compiler = toolchain.optional_tool("ptxas")
     if compiler is None:
-        return NoTool("ptxas")
+        return NO_TOOL("ptxas")
     with TemporaryDirectory() as folder:
         source, made = Path(folder) / "code.ptx", Path(folder) / "code.cubin"
         source.write_bytes(content)

@@ -15,7 +15,8 @@ from flashcore.errors import UsageError
 from flashcore.features.audit import sass
 from flashcore.features.audit.inventory import Inventory, Kernel
 from flashcore.model.catalogue import FACTS
-from flashcore.model.causes import Cause, Detail, DoesNotFit, UnknownArch
+from flashcore.model.cause import Cause, Detail
+from flashcore.model.causes import UNKNOWN_ARCH, DoesNotFit
 from flashcore.model.record import Artifact, Environment, Fact, Facts, Record, Source, StageNote, Subject, Value
 from flashcore.model.suite import Binary, Budget, Problem, Shape, Suite, Variant, Where
 
@@ -121,7 +122,7 @@ def _facts(kernel: Kernel, block: int | None, decisions: sass.Decisions) -> Iter
     low, high = only or 1, only or min(content.max_threads or occupancy.MAX_THREADS, occupancy.MAX_THREADS)
     bounds = (max(low, occupancy.WARP), high) if block is None else (block, block)
     cluster = math.prod(content.cluster or (1,))
-    extremes: tuple[float, float] | Cause = content.missing or UnknownArch(kernel.arch)
+    extremes: tuple[float, float] | Cause = content.missing or UNKNOWN_ARCH(kernel.arch)
     if content.registers is not None and content.static_smem is not None:
         extremes = _occupancy(kernel.arch, bounds, content.registers, content.static_smem, cluster)
     if block is not None and not low <= block <= high:
@@ -141,7 +142,7 @@ def _occupancy(
     sizes = dict.fromkeys((*range(low, high, occupancy.WARP), high))
     fits = [occupancy.occupancy(arch, threads, registers, smem, 0, cluster) for threads in sizes]
     shares = [fit.pct for fit in fits if fit.pct]
-    return (round(min(shares), 4), round(max(shares), 4)) if shares else fits[0].cause or UnknownArch(arch)
+    return (round(min(shares), 4), round(max(shares), 4)) if shares else fits[0].cause or UNKNOWN_ARCH(arch)
 
 
 _unit = functools.cache(lambda name: FACTS[name].unit)  # plugins' facts are slow to look up

@@ -11,7 +11,7 @@ from typing import Any
 from flashcore.gate import formats
 from flashcore.gate.judge import Judgement
 from flashcore.gate.locate import Places
-from flashcore.model.cause_text import text
+from flashcore.model.cause import cause_text
 from flashcore.model.groups import grouped
 from flashcore.model.record import Record
 
@@ -42,7 +42,7 @@ def _rows(record: Record) -> Iterator[Mapping[str, Any]]:
             "arch": subject.arch,
             "kernel": subject.kernel,
             "facts": {f.name: f.value for f in facts if f.value is not None},
-            "unmeasured": {f.name: text(f.detail) for f in facts if f.value is None},
+            "unmeasured": {f.name: cause_text(f.detail) for f in facts if f.value is None},
         }
 
 

@@ -13,7 +13,8 @@ from tempfile import TemporaryDirectory
 
 from flashcore.build import static_facts as static
 from flashcore.measure.machine import toolchain
-from flashcore.model.causes import Cause, Detail, NoTool, Unreadable
+from flashcore.model.cause import Cause, Detail
+from flashcore.model.causes import NO_TOOL, UNREADABLE
 from flashcore.model.record import Fact, Source, Subject
 from flashcore.model.suite import Decision
 from flashcore.readers import sass, spills
@@ -75,7 +76,7 @@ def facts(
     subject: Subject, code: Code | None, spilled: tuple[int, int] | Cause, stack: int | None, decisions: Decisions
 ) -> Iterator[Fact]:
     """A kernel's facts; ``spilled`` and ``stack`` are bytes."""
-    unread: Cause = (Unreadable if toolchain.optional_tool("nvdisasm") else NoTool)("nvdisasm")
+    unread: Cause = (UNREADABLE if toolchain.optional_tool("nvdisasm") else NO_TOOL)("nvdisasm")
     results, sites = code or (dict.fromkeys((*NAMES, *decisions), (None, unread)), ())
     yield from (Fact(subject, name, value, "1", Source.SASS, detail) for name, (value, detail) in results.items())
     (stores, loads), missing = ((None, None), spilled) if isinstance(spilled, Cause) else (spilled, "")

@@ -9,7 +9,7 @@ from pathlib import Path
 from flashcore.errors import UsageError
 from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.gpu import Gpu
-from flashcore.model.cause_text import text
+from flashcore.model.cause import cause_text
 from flashcore.readers.compiler_log import compile_failed
 
 SUFFIX = ".cu"
@@ -42,5 +42,5 @@ def compiled(words: Sequence[str], folder: Path) -> Path:
     made = folder / Path(words[-1]).name
     done = toolchain.ask([*words, "-o", made])
     if done.returncode:
-        raise UsageError(f"{shlex.join(words)}: {text(compile_failed((done.stderr + done.stdout).strip()))}")
+        raise UsageError(f"{shlex.join(words)}: {cause_text(compile_failed((done.stderr + done.stdout).strip()))}")
     return made

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 from flashcore.explain import compare_records
 from flashcore.explain.limiter import phase_shares, time_parts
 from flashcore.explain.readings import Readings
-from flashcore.explain.times import Speedup, apart, speedups
-from flashcore.model import cause_text
+from flashcore.explain.times import Speedup, no_interval, speedups
 from flashcore.model.catalogue import FACTS, GROUP_STAGE, STALL_REASONS
-from flashcore.model.causes import NoInterval
+from flashcore.model.cause import cause_text
+from flashcore.model.causes import OTHER_GPUS, OTHER_RUNS
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import REGIMES, Shape, Variant
 from flashcore.model.text import faster, significant
@@ -177,8 +177,8 @@ class _Figures:
             "shapes": shapes,
             "places": list(self.places),
             "no_interval": {
-                "runs": cause_text.text(NoInterval("runs")),
-                "gpus": cause_text.text(NoInterval("gpus")),
+                "runs": cause_text(OTHER_RUNS()),
+                "gpus": cause_text(OTHER_GPUS()),
                 "rounds": OTHER_ROUNDS,
             },
             "sources": sources,
@@ -262,7 +262,7 @@ class _Figures:
         taken = {i: self.sides[i].record.time(self.sides[i].at(shape), mode) for i in map(int, cases)}
         current = [i for i in taken if self.sides[i].current]
         others = {j: [i for i in current if not self.sides[j].current or i < j] for j in taken}
-        others = {j: [i for i in ids if apart(taken[j], taken[i]) is None] for j, ids in others.items()}
+        others = {j: [i for i in ids if no_interval(taken[j], taken[i]) is None] for j, ids in others.items()}
         if sum(map(len, others.values())) > left:
             others = {j: [i for i in ids if self._related(i, j, shape)] for j, ids in others.items()}
         rows = []

@@ -12,6 +12,6 @@ PLUGIN = Plugin(
         name: f"flashcore.features.energy.facts:{name}"
         for name in ("power", "power_idle", *(n + end for n in _INTERVALS for end in ("", "_low", "_high")))
     },
-    causes={"power_disagrees": "flashcore.features.energy.facts:PowerDisagrees"},
+    causes={"power_disagrees": "flashcore.features.energy.facts:POWER_DISAGREES"},
     sections={"roofline": "flashcore.features.energy.section:section"},
 )

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flashcore.model.catalogue import FactSpec, Kind
-from flashcore.model.cause_text import FORMS
-from flashcore.model.causes import Cause, NoFormula, NoNvml, OtherProcesses
+from flashcore.model.cause import Cause, Template
+from flashcore.model.causes import NO_FORMULA, NO_NVML, OTHER_PROCESSES
 from flashcore.model.intervals import Ratio
 from flashcore.model.record import Fact, Source, Subject
 
@@ -38,29 +38,24 @@ def __getattr__(name: str) -> FactSpec:
     return FactSpec(name, unit, "timing", Kind.NONE, why, better, group="timing")
 
 
-class PowerDisagrees(Cause):
-    """The energy counter and the momentary power (W) disagree."""
-
-    by_counter: float
-    by_sensor: float
-
-
-FORMS[PowerDisagrees] = "the energy counter gives {by_counter:.0f} W, the power sensor {by_sensor:.0f} W"
+POWER_DISAGREES = Template(
+    "power_disagrees", "the energy counter gives {by_counter:.0f} W, the power sensor {by_sensor:.0f} W"
+)
 
 
 def watts(readings: Mapping[str, Any]) -> Ratio | Cause:
     """The mean power (W) with its interval, or why it is not trusted."""
     updates, sensor = readings["updates"], readings["power"]
     if readings["others"] > 0:
-        return OtherProcesses(readings["others"])
+        return OTHER_PROCESSES(readings["others"])
     if len(updates) <= _PARTS or not sensor:
-        return NoNvml(f"NVML: {len(updates)} changes of the energy counter and {len(sensor)} readings of the power")
+        return NO_NVML(f"{len(updates)} changes of the energy counter and {len(sensor)} readings of the power")
     edges = [updates[i * (len(updates) - 1) // _PARTS] for i in range(_PARTS + 1)]
     mean = _power(edges[0], edges[-1])
     error = _T * statistics.stdev(itertools.starmap(_power, itertools.pairwise(edges))) / math.sqrt(_PARTS)
     by_sensor = statistics.fmean(sensor)
     if mean <= error or abs(by_sensor - mean) > _APART * mean:  # no power within the error, or another one
-        return PowerDisagrees(mean, by_sensor)
+        return POWER_DISAGREES(mean, by_sensor)
     return Ratio(mean, mean - error, mean + error)
 
 
@@ -85,7 +80,7 @@ def facts(subject: Subject, flop: float | None, readings: Mapping[str, Any] | Ca
         values["energy"] = energy = Ratio(*(w * us / 1000 for w in (work.value, work.low, work.high)))
         values["energy_above_idle"] = _above(work, idle, us) if isinstance(idle, Ratio) else idle
         ends = (energy.value, energy.high, energy.low)
-        values["flop_per_joule"] = Ratio(*(flop / mj / 1e6 for mj in ends)) if flop else NoFormula("flop")
+        values["flop_per_joule"] = Ratio(*(flop / mj / 1e6 for mj in ends)) if flop else NO_FORMULA("flop")
     for name, value in values.items():
         note = "without work" if name == "power_idle" else f"back-to-back calls of {us:.4g} µs"
         for end, field in (("", "value"), ("_low", "low"), ("_high", "high")):

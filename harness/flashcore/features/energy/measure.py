@@ -11,7 +11,8 @@ from flashcore.measure.context import Context
 from flashcore.measure.workers.journal import Result, Task
 from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.measure.workers.program import Program
-from flashcore.model.causes import Cause, Incapable, Unanswered
+from flashcore.model.cause import Cause
+from flashcore.model.causes import INCAPABLE, UNANSWERED
 from flashcore.model.record import Fact
 
 
@@ -23,7 +24,7 @@ def measure(context: Context, cases: Sequence[KernelCall]) -> list[Fact]:
 
     def measured(result: Result) -> list[Fact]:
         case = of_case[result.name]
-        return list(facts(case.subject, case.flop, result.data or result.cause or Unanswered()))
+        return list(facts(case.subject, case.flop, result.data or result.cause or UNANSWERED()))
 
     def tell(result: Result) -> None:
         shown = {f.name: f for f in measured(result)}
@@ -35,6 +36,6 @@ def measure(context: Context, cases: Sequence[KernelCall]) -> list[Fact]:
     try:
         results = context.workers.run(tasks, program, context.folder / "energy", tell)
     except CapabilityError as error:
-        cause: Cause = Incapable(error.what, error.hint)
+        cause: Cause = INCAPABLE(error.what, error.hint)
         return [fact for case in cases for fact in facts(case.subject, case.flop, cause)]
     return [fact for result in results for fact in measured(result)]

@@ -27,7 +27,7 @@ from flashcore.errors import CapabilityError
 from flashcore.features.languages.launches import Call, difference
 from flashcore.measure.machine import python_process, toolchain
 from flashcore.model import cache, plugin
-from flashcore.model.causes import Hang, PlanRefused, UnsupportedArch
+from flashcore.model.causes import UNSUPPORTED_ARCH, Hang, PlanRefused
 from flashcore.model.files import content_hash, file_hash, writing
 from flashcore.model.record import Artifact, Launch, Plan
 from flashcore.model.suite import AheadOfTime, Shape, Suite, Variant, manifest_keys
@@ -112,7 +112,7 @@ class Traced:
                 if arch in variant.where.archs:
                     units.append(self._unit(suite, folder / suite.name, variant, arch))
                 else:
-                    cause = UnsupportedArch(variant.where.archs, variant.where.unsupported.get(arch, ""))
+                    cause = UNSUPPORTED_ARCH(variant.where.archs, variant.where.unsupported.get(arch, ""))
                     artifacts.append(Artifact(variant.name, arch, "unsupported", cause))
         missing = [u for u in units if not _is_made(u, suite)]
         started = time.monotonic()

@@ -31,7 +31,7 @@ from flashcore import __version__
 from flashcore.cli.main import helps
 from flashcore.features.mcp.tools import TOOLS, form, words
 from flashcore.measure.machine import python_process
-from flashcore.model.cause_text import ending
+from flashcore.model.causes import ending
 from flashcore.model.text import shortened, visible
 
 INSTRUCTIONS = (

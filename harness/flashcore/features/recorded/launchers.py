@@ -18,17 +18,16 @@ from flashcore.build.binding import c_type
 from flashcore.build.launch_plan import LaunchRecord
 from flashcore.chips import devices, occupancy
 from flashcore.measure.machine.gpu import Gpu
+from flashcore.model.cause import Cause, as_json
 from flashcore.model.causes import (
-    Cause,
+    LAUNCH_REFUSED,
+    NOT_CAPTURABLE,
+    OTHER_STREAM,
+    STREAM_NOT_JOINED,
     DoesNotFit,
-    LaunchRefused,
-    NotCapturable,
     NotOptedIn,
-    OtherStream,
     PlanRefused,
     PlanUnknown,
-    StreamNotJoined,
-    as_json,
 )
 from flashcore.model.groups import picked
 from flashcore.model.record import Artifact, Launch
@@ -49,7 +48,7 @@ _FIRST_ADDRESS, DISTANCE, WORKSPACE = 1 << 40, 1 << 36, 1 << 50
 #: Shared memory that a launch may have, and the largest cluster, without an attribute of the kernel.
 _SMEM_PER_BLOCK, _PORTABLE = 48 * 1024, 8
 #: ``flashcore_fault`` of recorder.cpp; from the number on, only what every call does is one.
-_FAULTS, _NOT_ONCE = (PlanUnknown, OtherStream, StreamNotJoined, OtherStream, NotCapturable), 3
+_FAULTS, _NOT_ONCE = (PlanUnknown, OTHER_STREAM, STREAM_NOT_JOINED, OTHER_STREAM, NOT_CAPTURABLE), 3
 _BLOCKS_PER_SM = 2  # of ``flashcore_question``
 #: ``cudaFuncAttribute``
 _DYNAMIC_SMEM, _NON_PORTABLE = 8, 14
@@ -123,7 +122,7 @@ class Device:
             elif math.prod(launch["cluster"]) > _PORTABLE and not self._set.get((launch["kernel"], _NON_PORTABLE)):
                 cause = NotOptedIn("NonPortableClusterSizeAllowed", 1, 0)
         if cause:
-            self._refused = len(self.launches), LaunchRefused(canonical(launch["kernel"]), cause)
+            self._refused = len(self.launches), LAUNCH_REFUSED(canonical(launch["kernel"]), cause)
             return _INVALID_VALUE if isinstance(cause, NotOptedIn) else _INVALID_CONFIGURATION
         self.launches.append(launch)
         sizes = enumerate(kernel.get("parameters", ()))

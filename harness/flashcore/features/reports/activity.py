@@ -15,8 +15,7 @@ from typing import NamedTuple
 from flashcore.errors import CapabilityError
 from flashcore.features.reports.survey import Key, Launch
 from flashcore.measure.machine import toolchain
-from flashcore.model.cause_text import FORMS
-from flashcore.model.causes import Cause
+from flashcore.model.cause import Cause, Template
 
 SOURCE = Path(__file__).with_name("activity.cpp")
 _FLAGS = ("-std=c++17", "-O2", "-shared", "-fPIC", "-static-libstdc++", "-static-libgcc")
@@ -25,46 +24,15 @@ _LIBRARIES = [f"{name}/libcupti.so*" for name in ("lib64", "lib", "targets/*/lib
 _WHEELS = ("nvidia/cu*", "triton/backends/nvidia")
 
 
-class NoCupti(Cause):
-    """The library cannot be made on this machine."""
-
-    code = "capture_no_cupti"
-    missing: str
-
-
-class CuptiFailed(Cause):
-    """A process could not record its launches."""
-
-    code = "capture_cupti_failed"
-    call: str
-    reason: str
-
-
-class RecordsDropped(Cause):
-    """CUPTI had no room for some records, so launches cannot be counted."""
-
-    code = "capture_records_dropped"
-    count: int
-
-
-class NothingRecorded(Cause):
-    """No process wrote a launch."""
-
-    code = "capture_nothing_recorded"
-
-
-class OnlyNcu(Cause):
-    """Only ncu can apply an option of the user's."""
-
-    code = "capture_only_ncu"
-    option: str
-
-
-FORMS[NoCupti] = "CUPTI: {missing}"
-FORMS[CuptiFailed] = "CUPTI: {call}: {reason}"
-FORMS[RecordsDropped] = "CUPTI dropped {count} records"
-FORMS[NothingRecorded] = "CUPTI recorded no launch"
-FORMS[OnlyNcu] = "only ncu applies {option}"
+#: The library cannot be made on this machine.
+NO_CUPTI = Template("capture_no_cupti", "CUPTI: {missing}")
+#: A process could not record its launches.
+CUPTI_FAILED = Template("capture_cupti_failed", "CUPTI: {call}: {reason}")
+#: CUPTI had no room for some records, so launches cannot be counted.
+RECORDS_DROPPED = Template("capture_records_dropped", "CUPTI dropped {count} records")
+NOTHING_RECORDED = Template("capture_nothing_recorded", "CUPTI recorded no launch")
+#: Only ncu can apply an option of the user's.
+ONLY_NCU = Template("capture_only_ncu", "only ncu applies {option}")
 
 
 class Recorder(NamedTuple):
@@ -82,15 +50,15 @@ class Recorder(NamedTuple):
         }
 
 
-def recorder() -> Recorder | NoCupti:
+def recorder() -> Recorder | Cause:
     """The recorder, compiled if this machine has none of this source yet."""
     cupti, headers = _first(_LIBRARIES), include_folders()
     if cupti is None or not headers:
-        return NoCupti("expected cupti.h, cuda.h and libcupti.so, found " + ("no headers" if cupti else "no library"))
+        return NO_CUPTI("expected cupti.h, cuda.h and libcupti.so, found " + ("no headers" if cupti else "no library"))
     try:
         return Recorder(compiled(headers), cupti)
     except (CapabilityError, OSError) as error:
-        return NoCupti(str(error))
+        return NO_CUPTI(str(error))
 
 
 def compiled(headers: Sequence[Path]) -> Path:
@@ -146,12 +114,12 @@ def read(folder: Path) -> tuple[dict[str, list[Launch]], Cause | None]:
                     case {"name": name, "id": number}:
                         names[number] = name
                     case {"error": call, "reason": reason}:
-                        cause = CuptiFailed(call, reason)
+                        cause = CUPTI_FAILED(call, reason)
                     case {"dropped": count}:
-                        cause = RecordsDropped(count)
+                        cause = RECORDS_DROPPED(count)
         rows.sort(key=lambda row: row[:2])
         if rows:
             launches[file.stem] = [
                 Launch(file.stem, key, (end - start) / 1e3 if end > start else None) for _, start, end, key in rows
             ]
-    return launches, cause if cause or launches else NothingRecorded()
+    return launches, cause if cause or launches else NOTHING_RECORDED()

@@ -18,7 +18,7 @@ from flashcore.errors import FlashcoreError, UsageError
 from flashcore.features.reports import traces
 from flashcore.measure.profile import ncu_facts
 from flashcore.model.catalogue import FACTS, RULE, TENSOR_TYPES, chip_of
-from flashcore.model.causes import CounterContradicts, NotReturned
+from flashcore.model.causes import COUNTER_CONTRADICTS, NotReturned
 from flashcore.model.groups import grouped
 from flashcore.model.record import CaseOutcome, Environment, Fact, Facts, Listing, Record, Source, StageNote, Subject
 from flashcore.model.suite import ImportedKernel, Problem, Shape, Suite, Variant, Where
@@ -152,7 +152,7 @@ def _average(name: str, parts: Sequence[Result], count: int) -> Metric:
         return first
     sums = [number * part.averaged for part in parts if (number := part.number(name)) is not None]
     if len(sums) < len(parts) or name.startswith("launch__"):
-        return Metric(None, first.unit, cause=CounterContradicts("its launches have several values"))
+        return Metric(None, first.unit, cause=COUNTER_CONTRADICTS("its launches have several values"))
     return Metric(fsum(sums) / count, first.unit)
 
 

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from flashcore.errors import FlashcoreError
 from flashcore.features.reports import activity
 from flashcore.features.reports import survey as surveys
-from flashcore.features.reports.activity import OnlyNcu, Recorder
+from flashcore.features.reports.activity import ONLY_NCU, Recorder
 from flashcore.features.reports.execution import execute
 from flashcore.measure.machine.capabilities import reported_in
 from flashcore.measure.machine.gpu import Gpu
@@ -31,8 +31,8 @@ from flashcore.measure.machine.ncu import (
 )
 from flashcore.measure.profile import ncu_facts
 from flashcore.measure.profile.profile import chip_of
-from flashcore.model.cause_text import FORMS, text
-from flashcore.model.causes import Cause, Crash, Hang
+from flashcore.model.cause import Cause, cause_text
+from flashcore.model.causes import CRASH, Hang
 from flashcore.model.files import make_folder, write_atomically
 from flashcore.readers.kernel_names import demangled
 from flashcore.readers.ncu import raw_page
@@ -46,9 +46,7 @@ class Stopped(Cause):
     """The command was ended on purpose."""
 
     code = "capture_stopped"
-
-
-FORMS[Stopped] = "ended once the chosen launches were measured"
+    form = "ended once the chosen launches were measured"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,9 +158,9 @@ class _Passes:
         chosen, recorded = self.chosen, False
         most = None if chosen.count is None else chosen.skip + chosen.count
         if chosen.nvtx is not None:
-            self.by_ncu = OnlyNcu("--nvtx")
+            self.by_ncu = ONLY_NCU("--nvtx")
         elif chosen.stop_early and most is not None:
-            self.by_ncu = OnlyNcu("--stop-early with --launch-count")
+            self.by_ncu = ONLY_NCU("--stop-early with --launch-count")
         elif isinstance(chosen.recorder, Recorder):
             recorded, folder = True, self.folder / "survey" / LAUNCHES
             make_folder(folder)
@@ -176,7 +174,7 @@ class _Passes:
                 return [launch for each in matching for launch in each[:most]]
         else:
             self.by_ncu = chosen.recorder
-        chosen.progress(f"survey: under ncu, about 80 ms a launch: {text(self.by_ncu)}")
+        chosen.progress(f"survey: under ncu, about 80 ms a launch: {cause_text(self.by_ncu)}")
         which = [] if most is None else ["--launch-count", str(most), *(["--kill", "yes"] if chosen.stop_early else [])]
         if chosen.kernel is not None:
             which += ["--kernel-name-base", "demangled", "--kernel-name", f"regex:{chosen.kernel}"]
@@ -222,13 +220,13 @@ class _Passes:
             raise missing
         if not report.exists():
             if name.startswith("survey") and not refused_metrics(output, metrics):
-                how = text(ran.cause) or f"the command ended with exit code {ran.code}"
+                how = cause_text(ran.cause) or f"the command ended with exit code {ran.code}"
                 raise FlashcoreError(
                     f"expected a command that launches kernels, found none ({how}; ncu: {last_lines(output)})\n"
                     f"  hint: look at {report.parent / OUTPUT}; does it run without flashcore?"
                 )
             if ran.code:  # ncu's, which has not run the command or has crashed
-                ran = self.runs[-1] = replace(ran, code=None, cause=Crash(ran.code, last_lines(output)))
+                ran = self.runs[-1] = replace(ran, code=None, cause=CRASH(ran.code, last_lines(output)))
             return ran
         table = raw_page.parse(import_report(chosen.ncu, report, names="mangled"), domain=None)
         if not name.startswith("survey"):  # where NVIDIA's reader is not installed, the record is made from it
@@ -253,7 +251,7 @@ class _Passes:
         limits = {"time_limit": chosen.time_limit, "finish_limit": chosen.finish_limit}
         ended = execute(self.command, folder / OUTPUT, wrapper=wrapper, environment={**tuned, **environment}, **limits)
         self.runs.append(Ran(name, *ended))
-        chosen.progress(f"{name}: {ended.seconds:.1f} s, {text(ended.cause) or f'exit code {ended.code}'}")
+        chosen.progress(f"{name}: {ended.seconds:.1f} s, {cause_text(ended.cause) or f'exit code {ended.code}'}")
         return self.runs[-1]
 
     def _messages(self, name: str) -> str:

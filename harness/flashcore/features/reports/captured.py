@@ -15,7 +15,7 @@ from flashcore.features.reports.read import read_report
 from flashcore.features.reports.survey import Case, Key
 from flashcore.measure.machine.environment import of_this_machine
 from flashcore.measure.machine.gpu import Gpu
-from flashcore.model.cause_text import text
+from flashcore.model.cause import cause_text
 from flashcore.model.record import Fact, Facts, Record, Source, StageNote, Subject
 from flashcore.model.suite import Suite
 from flashcore.readers.kernel_names import canonical, demangled
@@ -44,7 +44,7 @@ def record(run_id: str, name: str, command: str, captured: Captured, ncu: str | 
             reports.append(replace(whole, results=tuple(r for r in whole.results if r.id in keys)))
             measured |= {keys[r.id]: r for r in reports[-1].results}
     if not reports:
-        why = "; ".join(text(run.cause) for run in captured.runs if run.cause) or "it launched them in no later run"
+        why = "; ".join(run.cause.text for run in captured.runs if run.cause) or "it launched them in no later run"
         raise FlashcoreError(f"expected one of the {len(wanted)} kernels to be measured, found none: {why}")
     made = record_of(run_id, reports, name=name, command=command)
     gpu, arch = Gpu.find(), made.environment.gpu_arch
@@ -88,7 +88,7 @@ def _read(report: Path) -> Report:
 def ended(run: Ran) -> str:
     """How the command ended, in words; empty if it succeeded."""
     if run.code is None:
-        return text(run.cause)
+        return cause_text(run.cause)
     if run.code < 0:
         return f"the command was ended by signal {-run.code}"
     return f"the command ended with exit code {run.code}" if run.code else ""
@@ -102,7 +102,7 @@ def remarks(captured: Captured) -> Iterator[str]:
             yield f"{case.key}: {_remark(case, case.key in missed)}"
     yield from (f"ncu refused {metric}: {words}" for metric, words in captured.refused.items())
     if captured.by_ncu:
-        yield f"the survey ran under ncu, which takes about 80 ms per launch: {text(captured.by_ncu)}"
+        yield f"the survey ran under ncu, which takes about 80 ms per launch: {cause_text(captured.by_ncu)}"
     if any(case.dropped for case in captured.survey.cases) and captured.runs[0].name == "survey":
         yield "its autotuner chose under ncu, where times are not its own: --settle lets it choose before"
 

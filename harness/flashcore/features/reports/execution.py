@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from flashcore.errors import CapabilityError
 from flashcore.measure.workers.journal import has_ended
-from flashcore.model.causes import Cause, Hang
+from flashcore.model.cause import Cause
+from flashcore.model.causes import Hang
 from flashcore.model.files import writing
 
 _MARK = "FLASHCORE_CAPTURED"  # the variable of the command's processes, which ncu's do not have

@@ -13,7 +13,7 @@ from flashcore.measure.profile.profile import chip_of
 from flashcore.measure.workers.journal import Task
 from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.model.catalogue import FACTS
-from flashcore.model.causes import NotProfiled, Unanswered
+from flashcore.model.causes import NOT_PROFILED, UNANSWERED
 from flashcore.model.record import CaseOutcome, Fact, Source, StageResult, Subject, plans_for
 from flashcore.readers.ncu.results import Metric, Result
 
@@ -52,8 +52,8 @@ def run(context: Context, cases: Sequence[KernelCall], builds: Sequence[KernelCa
         if "lacks" in data:
             raise CapabilityError(*data["lacks"])
         if result.status != "ok":
-            cause = result.cause or Unanswered()
-            facts += ncu_facts.unmeasured(variant, shape, NotProfiled(cause))
+            cause = result.cause or UNANSWERED()
+            facts += ncu_facts.unmeasured(variant, shape, NOT_PROFILED(cause))
             outcomes.append(CaseOutcome(variant, shape, "profile", result.status, cause, result.seconds))
             continue
         plan, counts = plans[variant, shape], data["launches"]

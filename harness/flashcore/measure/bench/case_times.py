@@ -29,27 +29,26 @@ from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.measure.workers.program import Program
 from flashcore.model.case import Case, TimeKey
 from flashcore.model.catalogue import FACTS
+from flashcore.model.cause import Cause, Detail, Reason
 from flashcore.model.causes import (
-    BelowEmptyKernel,
-    BelowMedian,
-    Cause,
-    ClocksDisagree,
-    Detail,
+    BELOW_EMPTY_KERNEL,
+    BELOW_MEDIAN,
+    CLOCKS_DISAGREE,
+    LAUNCHES_MISSING,
+    NO_FORMULA,
+    NO_NVML,
+    NO_REFERENCE_TIMED,
+    NOT_RANKED,
+    NOT_TIMED,
+    ONE_SAMPLE,
+    OTHER_PROCESSES,
+    OTHER_ROUNDS,
+    REFERENCE_NOT_TIMED,
+    TOO_FEW_CALLS,
+    UNANSWERED,
     FirstRound,
     HungBefore,
-    LaunchesMissing,
-    NoFormula,
-    NoInterval,
-    NoNvml,
-    NotRanked,
-    NotTimed,
-    OneSample,
-    OtherProcesses,
     OverReference,
-    ReferenceNotTimed,
-    TooFewCalls,
-    Unanswered,
-    VoidTiming,
 )
 from flashcore.model.groups import grouped
 from flashcore.model.intervals import of_samples, ratio, tflops
@@ -177,7 +176,7 @@ class Measured:
         """Median time of an empty launch, us."""
         return statistics.median(self.shape.empty[mode]) if mode in self.shape.empty else None
 
-    def void(self) -> VoidTiming | None:
+    def void(self) -> Reason | None:
         """Why none of the case's times is valid; ``None`` if they are.
 
         Back to back, a programmatic launch may take less than an empty plain one.
@@ -188,21 +187,21 @@ class Measured:
         if self.case.is_reference:
             kernels += self.times.copies  # torch's `copy_` may be a copy node instead of a kernel
         if kernels < max(self.case.launches, 1):
-            return LaunchesMissing(kernels, self.case.launches)
+            return LAUNCHES_MISSING(kernels, self.case.launches or 1)
         for mode in ("isolated", "cold"):
             values, empty = self.times.samples.get(mode), self.floor(mode)
             if values and empty and (p50 := statistics.median(values)) < _LEAST_OF_EMPTY * empty:
-                return BelowEmptyKernel(mode, p50, empty)
+                return BELOW_EMPTY_KERNEL(mode, p50, empty)
         return None
 
-    def doubt(self, mode: str) -> VoidTiming | None:
+    def doubt(self, mode: str) -> Reason | None:
         """Why a mode's times are void although the calls did their work; ``None`` if they are valid."""
         if others := self.shape.state.get("others"):
-            return OtherProcesses(others)
+            return OTHER_PROCESSES(others)
         if calls := self.times.calls.get(mode):
             p50, single = statistics.median(self.times.samples[mode]), statistics.median(calls)
             if abs(p50 - single) > _APART * max(p50, single) + 4 * self.shape.doubt:
-                return ClocksDisagree(p50, single)
+                return CLOCKS_DISAGREE(p50, single)
         return None
 
     def __str__(self) -> str:
@@ -214,14 +213,14 @@ def settle(result: Result, cases: Sequence[KernelCall]) -> dict[Case, Measured |
     """By case, its times, or its outcome if it has none; omits cases that must be timed again."""
 
     def lost(case: KernelCall, cause: Detail, seconds: float) -> CaseOutcome:
-        cause = cause if isinstance(cause, Cause) else NotTimed()
+        cause = cause if isinstance(cause, Cause) else NOT_TIMED()
         status: CaseStatus = "skipped" if isinstance(cause, HungBefore) else "failed"
         return CaseOutcome(case.variant, case.shape, "bench", status, cause, seconds)
 
     if result.data is None:
         # A failure before the first variant's turn is not a variant's fault and would happen again.
         blamed = [c for c in cases if c.variant == result.step.variant] or cases
-        return {case.case: lost(case, result.cause or Unanswered(), result.seconds) for case in blamed}
+        return {case.case: lost(case, result.cause or UNANSWERED(), result.seconds) for case in blamed}
     shape = ShapeTimes.from_json(result.data)
     settled: dict[Case, Measured | CaseOutcome] = {}
     for case in cases:
@@ -230,7 +229,7 @@ def settle(result: Result, cases: Sequence[KernelCall]) -> dict[Case, Measured |
             void = shape.failed.get(case.variant) or one.void()
             settled[case.case] = lost(case, void, times.seconds) if void else one
         else:
-            settled[case.case] = lost(case, shape.failed.get(case.variant, NotTimed()), 0.0)
+            settled[case.case] = lost(case, shape.failed.get(case.variant, NOT_TIMED()), 0.0)
     return settled
 
 
@@ -264,13 +263,13 @@ def _group_facts(timed: Sequence[Measured], baseline: str) -> Iterator[Fact]:
             yield _fact(case, "launches_per_sample", times.launches, f"calls in one graph replay, {one.shape.clock}")
         doubt = one.doubt(regime) if regime in times.samples else None
         for name, other, lacking in (
-            ("speedup_vs_baseline", ranked.get(baseline), ReferenceNotTimed(baseline)),
-            ("speedup_vs_peer", ranked.get(fastest or ""), ReferenceNotTimed()),
+            ("speedup_vs_baseline", ranked.get(baseline), REFERENCE_NOT_TIMED(baseline)),
+            ("speedup_vs_peer", ranked.get(fastest or ""), NO_REFERENCE_TIMED()),
         ):
             yield from _ratio_facts(name, other, ranked.get(case.variant), case, doubt or lacking)
         rank = times.samples[regime] if case.variant in ranked else None
         rate = tflops(case.flop, rank) if case.flop and rank else None
-        no_rate = NoFormula("flop") if rank else NotTimed(regime)
+        no_rate = NO_FORMULA("flop") if rank else NOT_TIMED(regime)
         yield from _unless(doubt, [_fact(case, "tflops", rate, f"work()['flop'] over {regime}_p50", no_rate)])
         for name, value in times.kernel_clock.items():
             clocked = _fact(case, name, value, "one call after a back-to-back sample", source=Source.KERNEL)
@@ -311,19 +310,19 @@ def _mode_facts(one: Measured, mode: str) -> Iterator[Fact]:
     stopped = mode in times.stopped
     for name, value in of_samples(samples).items():
         of_value = FirstRound() if stopped and name == "samples" else note
-        yield _fact(case, f"{mode}_{name}", value, of_value, OneSample())
+        yield _fact(case, f"{mode}_{name}", value, of_value, ONE_SAMPLE())
     if mode in times.calls:
         count = len(times.calls[mode])
         note = f"events around each of {count} calls, minus the median of empty pairs"
         for name, value in zip(("p90", "p99"), percentiles(times.calls[mode]), strict=True):
-            lacking: Cause = NotRanked() if stopped else TooFewCalls(count)
+            lacking: Cause = NOT_RANKED() if stopped else TOO_FEW_CALLS(count)
             if value is not None and value < p50:
                 # The two clocks contradict each other, so neither gives a percentile of the other's times.
-                lacking, value = BelowMedian(count, value), None
+                lacking, value = BELOW_MEDIAN(count, value), None
             yield _fact(case, f"{mode}_{name}", value, note, lacking)
     if mode in REGIMES:
         how = "an empty kernel, timed in the same rounds; not subtracted"
-        yield _fact(case, f"{mode}_launch_floor", one.floor(mode), how, NotTimed(mode))
+        yield _fact(case, f"{mode}_launch_floor", one.floor(mode), how, NOT_TIMED(mode))
 
 
 def _ratio_facts(
@@ -338,14 +337,14 @@ def _ratio_facts(
         if one.shape is other.shape:
             values = astuple(ratio(before, after))
         else:
-            values, lacking = (statistics.median(before) / statistics.median(after), None, None), NoInterval("rounds")
+            values, lacking = (statistics.median(before) / statistics.median(after), None, None), OTHER_ROUNDS()
     for ending, value in zip(("", "_low", "_high"), values, strict=True):
         yield _fact(case, name + ending, value, over, lacking)
 
 
 def _state_facts(case: KernelCall, state: Mapping[str, Any]) -> Iterator[Fact]:
     """Clock, temperature and throttling while the shape was timed."""
-    lacking = NoNvml(state.get("note", ""))
+    lacking = NO_NVML(state.get("note", ""))
     note = f"{state.get('looks', 0)} readings between this shape's rounds"
     for name, value in state_values(state).items():
         yield _fact(case, name, value, note, lacking, Source.NVML)

@@ -19,7 +19,7 @@ from flashcore.measure.workers.inputs import make_inputs_once
 from flashcore.measure.workers.journal import Journal, Task, hung_before, raised
 from flashcore.measure.workers.kernel_call import Caller, KernelCall, is_poisoned, serve, synchronize
 from flashcore.measure.workers.problem_file import load_problem
-from flashcore.model.causes import Cause
+from flashcore.model.cause import Cause
 
 #: The shortest span (ns) that ``globaltimer`` resolves well enough.
 _SHORTEST_SPAN = 20_000

@@ -24,8 +24,8 @@ from flashcore.measure.workers.journal import Journal, Result, Task, answers
 from flashcore.measure.workers.kernel_call import serve
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Limits, Program
-from flashcore.model.cause_text import text
-from flashcore.model.causes import Cause, Unanswered
+from flashcore.model.cause import Cause, cause_text
+from flashcore.model.causes import UNANSWERED
 
 TARGET = python_process.child("flashcore.measure.bench.gpu_probe")
 #: Allowed difference between GPUs of one model. Two H200s of one host differed by 1.2 % in a matrix product and by
@@ -83,12 +83,12 @@ def recorded(folder: Path) -> Probes:
 
 
 def _probe(result: Result) -> Probe | Cause:
-    return Probe(**result.data) if result.data else result.cause or Unanswered()
+    return Probe(**result.data) if result.data else result.cause or UNANSWERED()
 
 
 def unfit(probes: Probes) -> dict[str, str]:
     """The GPUs to exclude from timing: UUID → why. Never all of them."""
-    why = {gpu: f"its probe failed: {text(probe)}" for gpu, probe in probes.items() if isinstance(probe, Cause)}
+    why = {gpu: f"its probe failed: {cause_text(probe)}" for gpu, probe in probes.items() if isinstance(probe, Cause)}
     timed = {gpu: probe for gpu, probe in probes.items() if isinstance(probe, Probe)}
     allowed = ALIKE + max((probe.spread for probe in timed.values()), default=0.0)
     for name in next((probe.times for probe in timed.values()), {}):

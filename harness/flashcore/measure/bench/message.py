@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from flashcore.errors import RecordError
-from flashcore.model.causes import Detail, as_json, from_json
+from flashcore.model.cause import Detail, as_json, from_json
 
 #: By mode: us per call.
 Series = Mapping[str, Sequence[float]]

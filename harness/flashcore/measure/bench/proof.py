@@ -28,7 +28,8 @@ from flashcore.measure.workers.guarded import Outputs, write
 from flashcore.measure.workers.inputs import NEW_SEED
 from flashcore.measure.workers.kernel_call import Caller, KernelCall
 from flashcore.measure.workers.references import References
-from flashcore.model.causes import SlowOnNewData, VoidTiming, WrongTimedAnswer
+from flashcore.model.cause import Reason
+from flashcore.model.causes import SLOW_ON_NEW_DATA, WRONG_TIMED_ANSWER
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -109,7 +110,7 @@ class Proof:
         self._times: tuple[list[float], ...] = ()
         #: Mode → the turns whose answers were right; -1 is the last turn.
         self.turns: dict[str, list[int]] = {}
-        self.wrong: WrongTimedAnswer | None = None
+        self.wrong: Reason | None = None
 
     def meet_new_data(self) -> None:
         """Times calls on unseen data, before anything else uses it, then on seen data, with other outputs poisoned
@@ -174,9 +175,9 @@ class Proof:
     def _judge(self, mode: str, turn: int, i: int) -> None:
         seed, wrong = self._sets.complaints(self.caller.case, i % len(self._sets.inputs), self.timed.outputs[i])
         if wrong:
-            self.wrong = self.wrong or WrongTimedAnswer(wrong[0], mode, turn, seed)
+            self.wrong = self.wrong or WRONG_TIMED_ANSWER(wrong[0], mode, turn, seed)
 
-    def void(self, doubt: float) -> VoidTiming | None:
+    def void(self, doubt: float) -> Reason | None:
         """Why the case's times are void; ``None`` if they are valid. Looks again if a call was slow on new data.
 
         Args:
@@ -195,7 +196,7 @@ class Proof:
             new, seen = min(news), max(seens)
             if new <= _LONGER * seen + doubt:
                 return self.wrong
-            slow = SlowOnNewData(new, seen)
+            slow = SLOW_ON_NEW_DATA(new, seen)
         return slow
 
 

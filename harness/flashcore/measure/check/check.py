@@ -23,8 +23,8 @@ from flashcore.measure.workers.journal import Result, Task
 from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.measure.workers.program import Program
 from flashcore.model.catalogue import FACTS
-from flashcore.model.cause_text import text
-from flashcore.model.causes import Cause, InStep, NotCompared, OutOfBounds, Unanswered, WrongAnswer, from_json
+from flashcore.model.cause import Cause, cause_text, from_json
+from flashcore.model.causes import IN_STEP, NOT_COMPARED, UNANSWERED, OutOfBounds, WrongAnswer
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult
 from flashcore.records.freshness import merged, module_hash
@@ -70,7 +70,7 @@ def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
         return Task(name, payload)
 
     def tell(result: Result) -> None:
-        progress(f"{result.name}: {text(_wrong(result)).partition('; ')[0] or 'right'}")
+        progress(f"{result.name}: {cause_text(_wrong(result)).partition('; ')[0] or 'right'}")
 
     def results_of(tasks: list[Task]) -> list[Result]:
         return context.workers.run(tasks, _program(context), context.folder / "check", tell)
@@ -134,8 +134,8 @@ def _opcheck_files(context: Context, cases: Sequence[KernelCall]) -> list[Path]:
 def _wrong(result: Result) -> Cause | None:
     """Why the case failed; ``None`` if it is right."""
     if result.status != "ok" or result.data is None:
-        cause = result.cause or Unanswered()
-        return InStep(str(result.step), cause) if result.step.what else cause
+        cause = result.cause or UNANSWERED()
+        return IN_STEP(str(result.step), cause) if result.step.what else cause
     complaints, elements = tuple(result.data["complaints"]), result.data.get("elements")
     kind = OutOfBounds if result.data["out_of_bounds"] else WrongAnswer
     return kind(complaints, from_json(elements) if elements else None) if complaints else None
@@ -146,5 +146,5 @@ def _facts(case: KernelCall, result: Result) -> Iterator[Fact]:
     worst = (result.data or {}).get("worst", {})
     for name in (*FACT_NAMES, *NORMAL, *(n for n in QUANTIZATION if n in worst)):
         value, where = worst.get(name, (None, None))
-        detail = from_json(where) if where else NotCompared(result.cause)
+        detail = from_json(where) if where else NOT_COMPARED(result.cause)
         yield Fact(case.subject, name, value, FACTS[name].unit, Source.CHECK, detail)

@@ -25,7 +25,8 @@ from flashcore.measure.workers.opened_files import reads, watch
 from flashcore.measure.workers.problem_file import all_kinds, load_problem
 from flashcore.measure.workers.references import Expected, References
 from flashcore.measure.workers.wrong_elements import locate
-from flashcore.model.causes import Detail, NotFinite, WorstInput, WrongElements, as_json
+from flashcore.model.cause import Detail, as_json
+from flashcore.model.causes import NOT_FINITE, WorstInput, WrongElements
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -161,7 +162,7 @@ def _keep_worst(worst: _Worst, name: str, value: float, where: WorstInput) -> No
     if before is None:
         return
     if not math.isfinite(value):
-        worst[name] = None, NotFinite(str(value), where.seed, where.kind)
+        worst[name] = None, NOT_FINITE(str(value), where.seed, where.kind)
     elif value > before:
         worst[name] = value, where
 

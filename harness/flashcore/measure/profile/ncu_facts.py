@@ -13,27 +13,26 @@ from dataclasses import dataclass, field, replace
 from flashcore.measure.profile import crosschecks
 from flashcore.model import catalogue
 from flashcore.model.catalogue import FACTS, PHASE_SHARE, FactSpec, Kind
-from flashcore.model.cause_text import text
+from flashcore.model.cause import Cause, Detail, cause_text
 from flashcore.model.causes import (
-    CannotCombine,
-    Cause,
-    CounterContradicts,
-    CounterRefused,
-    Detail,
-    LaunchUnmeasured,
-    Message,
-    NoCounter,
-    NoneOf,
-    NoNumber,
-    NoPlan,
-    NoSamples,
-    NotAdditive,
+    CANNOT_COMBINE,
+    COUNTER_CONTRADICTS,
+    COUNTER_REFUSED,
+    LAUNCH_UNMEASURED,
+    MESSAGE,
+    NO_COUNTER,
+    NO_NUMBER,
+    NO_PLAN,
+    NO_SAMPLES,
+    NO_STALLS,
+    NONE_OF,
+    NOT_ADDITIVE,
+    PART_UNMEASURED,
+    PHASES_UNKNOWN,
+    PLAN_FAILED,
+    ZERO_DENOMINATOR,
     NotReturned,
-    PartUnmeasured,
-    PhasesUnknown,
-    PlanFailed,
     Sampled,
-    ZeroDenominator,
 )
 from flashcore.model.record import Fact, Launch, Listing, Plan, Source, Subject
 from flashcore.readers import phases
@@ -80,12 +79,12 @@ class Measured:
     @property
     def cause(self) -> Cause:
         """Why there is no value."""
-        return self.detail if isinstance(self.detail, Cause) else Message(self.note)
+        return self.detail if isinstance(self.detail, Cause) else MESSAGE(self.note)
 
     @property
     def note(self) -> str:
         """The detail in words, for people."""
-        return text(self.detail)
+        return cause_text(self.detail)
 
 
 Values = dict[str, Measured]
@@ -199,7 +198,7 @@ def launch_values(
     metrics = {name: metric for name, spec in specs.items() if (metric := spec.ncu_name(chip)) and not spec.opcodes}
     numbers = {name: value for name in metrics if (value := values[name].value) is not None}
     for name, reason in crosschecks.impossible(row, numbers, metrics, chip, registers).items():
-        values[name] = replace(values[name], value=None, detail=CounterContradicts(reason))
+        values[name] = replace(values[name], value=None, detail=COUNTER_CONTRADICTS(reason))
     launched = values["ncu_registers"]
     if registers is not None and launched.value is not None and launched.value != registers:
         note = f"the code needs {registers}; the driver allocates more"
@@ -212,9 +211,9 @@ def launch_values(
 def _read(row: Result, spec: FactSpec, chip: str, refused: Mapping[str, str]) -> Measured:
     metric = spec.ncu_name(chip)
     if metric is None:
-        return Measured(None, NoCounter(chip))
+        return Measured(None, NO_COUNTER(chip))
     if metric in refused and metric not in row:  # ncu returns some refused metrics nevertheless
-        return Measured(None, CounterRefused(metric, refused[metric]))
+        return Measured(None, COUNTER_REFUSED(metric, refused[metric]))
     if metric not in row and spec.name.startswith(_TENSOR) and (flop := _by_instructions(row, spec, chip)) is not None:
         return Measured(flop, "as the instructions executed do, by their shapes and types")
     reading = row.read(metric)
@@ -224,13 +223,13 @@ def _read(row: Result, spec: FactSpec, chip: str, refused: Mapping[str, str]) ->
         return _opcodes(reading, spec.opcodes)
     weight = row.number(spec.weight) if spec.weight is not None else None
     if spec.kind is Kind.RATIO and weight == 0:
-        return Measured(None, ZeroDenominator(spec.weight or ""), weight)
+        return Measured(None, ZERO_DENOMINATOR(spec.weight or ""), weight)
     if reading.value is None:
         return Measured(None, reading.detail, weight)
     value = convert(reading.value, reading.unit, spec.unit)
     if value is None or not math.isfinite(value):
         actual = f"{reading.value:g} {reading.unit or '(no unit)'}"
-        return Measured(None, NoNumber(actual, f"expected a value in {spec.unit}"), weight)
+        return Measured(None, NO_NUMBER(actual, f"expected a value in {spec.unit}"), weight)
     return Measured(value, reading.detail, weight)
 
 
@@ -249,12 +248,12 @@ def _opcodes(reading: Reading, opcodes: Sequence[str]) -> Measured:
     if total is None:
         return Measured(None, reading.detail)
     if reading.instances is None and total > 0:
-        return Measured(None, NoNumber("no counts per opcode (--print-metric-instances details)"))
+        return Measured(None, NO_NUMBER("no counts per opcode (--print-metric-instances details)"))
     listed = reading.instances or {}
     added = math.fsum(listed.values())
     if abs(added - total) > _COUNT_TOLERANCE:
         evidence = f"ncu's counts per opcode add up to {added:,.0f}, not to its total {total:,.0f}"
-        return Measured(None, CounterContradicts(evidence))
+        return Measured(None, COUNTER_CONTRADICTS(evidence))
     return Measured(math.fsum(listed.get(opcode, 0.0) for opcode in opcodes))
 
 
@@ -262,7 +261,7 @@ def _barriers_per_block(row: Result, executed: Measured) -> Measured:
     if executed.value is None:
         return executed
     warps = math.prod(row.grid) * math.ceil(math.prod(row.block) / 32)
-    return Measured(executed.value / warps) if warps else Measured(None, NoNumber("an empty grid or block"))
+    return Measured(executed.value / warps) if warps else Measured(None, NO_NUMBER("an empty grid or block"))
 
 
 # --- phases --------------------------------------------------------------------------------------
@@ -271,12 +270,12 @@ def _barriers_per_block(row: Result, executed: Measured) -> Measured:
 def _phase_shares(row: Result, code: phases.Code, refused: str) -> Values:
     """Each phase's share of a launch's samples, %, with its binomial standard error."""
     names = [PHASE_SHARE + phase for phase in code.names]
-    samples = CounterRefused(SAMPLES, refused) if refused else _samples_by_phase(row, code)
+    samples = COUNTER_REFUSED(SAMPLES, refused) if refused else _samples_by_phase(row, code)
     if isinstance(samples, Cause):
         return dict.fromkeys(names, Measured(None, samples))
     total = math.fsum(samples.values())
     if total == 0:
-        return dict.fromkeys(names, Measured(None, NoSamples()))
+        return dict.fromkeys(names, Measured(None, NO_SAMPLES()))
     values: Values = {}
     for name, phase in zip(names, code.names, strict=True):
         share = samples.get(phase, 0.0) / total
@@ -292,23 +291,23 @@ def _samples_by_phase(row: Result, code: phases.Code) -> dict[str, float] | Caus
     lowest address is the kernel's start, and the others' distances from it must be offsets in the built code.
     """
     if code.why:
-        return PhasesUnknown(code.why)
+        return PHASES_UNKNOWN(code.why)
     kernel = canonical(row.kernel)
     if kernel not in code.kernels:
-        return PhasesUnknown(f"the kernel {kernel} is not in the variant's code")
+        return PHASES_UNKNOWN(f"the kernel {kernel} is not in the variant's code")
     phase_at = code.kernels[kernel]
     reading = row.read(SAMPLES)
     if reading.value is None:
         return Measured(None, reading.detail).cause
     sampled, executed = _addresses(reading.instances), _addresses(row.read(EXECUTED).instances)
     if abs(math.fsum(sampled.values()) - reading.value) > _COUNT_TOLERANCE:
-        return CounterContradicts(f"ncu's samples per address do not add up to its total {reading.value:,.0f}")
+        return COUNTER_CONTRADICTS(f"ncu's samples per address do not add up to its total {reading.value:,.0f}")
     if not executed:
-        return NoNumber(f"no {EXECUTED} per address", "which gives the kernel's start")
+        return NO_NUMBER(f"no {EXECUTED} per address", "which gives the kernel's start")
     start = min(executed)
     if unknown := sorted({*executed, *sampled} - {start + offset for offset in phase_at}):
         at = f"{unknown[0] - start:#x} in the kernel"
-        return PhasesUnknown(f"ncu reports an instruction at {at}, where the built code has none")
+        return PHASES_UNKNOWN(f"ncu reports an instruction at {at}, where the built code has none")
     samples: dict[str, float] = {}
     for address, count in sampled.items():
         phase = phase_at[address - start]
@@ -371,19 +370,19 @@ def _plausible(flop: Measured, values: Values) -> Measured:
     counter."""
     products = (values["tensor_instructions"].value or 0) - (values["tensor_hfma2_instructions"].value or 0)
     reason = "" if flop.value is None else crosschecks.too_few_flops(flop.value, products)
-    return Measured(None, CounterContradicts(reason)) if reason else flop
+    return Measured(None, COUNTER_CONTRADICTS(reason)) if reason else flop
 
 
 def _sum(values: Values, factors: Mapping[str, int], has: set[str]) -> Measured:
     """The weighted sum of the facts that the chip has; unmeasured if any of those is."""
     parts = {name: factor for name, factor in factors.items() if name in has}
     if not parts:
-        return Measured(None, NoneOf(tuple(factors)))
+        return Measured(None, NONE_OF(tuple(factors)))
     result = 0.0
     for name, factor in parts.items():
         value = values[name].value
         if value is None:
-            return Measured(None, PartUnmeasured(name, values[name].cause))
+            return Measured(None, PART_UNMEASURED(name, values[name].cause))
         result += factor * value
     return Measured(result)
 
@@ -394,7 +393,7 @@ def _share(part: Measured, total: Measured) -> Measured:
     if total.value is None:
         return total
     if total.value == 0:
-        return Measured(None, NoSamples(stalls=True))
+        return Measured(None, NO_STALLS())
     return Measured(100.0 * part.value / total.value)
 
 
@@ -428,7 +427,7 @@ def _combine_one(name: str, launches: Sequence[Values]) -> Measured:
     for i, measured in counted:
         if measured.value is None:
             same = all(v.value is None and v.detail == measured.detail for _, v in counted)
-            return Measured(None, measured.detail if same else LaunchUnmeasured(i, measured.cause))
+            return Measured(None, measured.detail if same else LAUNCH_UNMEASURED(i, measured.cause))
         numbers.append(measured.value)
     match kind:
         case Kind.COUNTER:
@@ -441,16 +440,16 @@ def _combine_one(name: str, launches: Sequence[Values]) -> Measured:
             weights = [v.weight for _, v in counted]
             return _mean(numbers, weights, FACTS[name].weight or "its denominator")
         case Kind.NONE:
-            return Measured(None, NotAdditive())
+            return Measured(None, NOT_ADDITIVE())
 
 
 def _mean(numbers: Sequence[float], weights: Sequence[float | None], weight: str) -> Measured:
     factors = [w for w in weights if w is not None]
     if len(factors) < len(weights):
-        return Measured(None, CannotCombine(len(weights), weight, zero=False))
+        return Measured(None, CANNOT_COMBINE(len(weights), weight, "unmeasured"))
     total = math.fsum(factors)
     if total <= 0:
-        return Measured(None, CannotCombine(len(weights), weight, zero=True))
+        return Measured(None, CANNOT_COMBINE(len(weights), weight, "0"))
     return Measured(math.fsum(n * w for n, w in zip(numbers, factors, strict=True)) / total)
 
 
@@ -460,9 +459,9 @@ def _plan_matches(rows: Sequence[Result], built: Built) -> Measured:
     if built.is_linked:
         rows = [row for row in rows if canonical(row.kernel) in built.registers]
     if plan is None:
-        return Measured(None, NoPlan(profiled=True))
+        return Measured(None, NO_PLAN(profiled=True))
     if plan.cause:
-        return Measured(None, PlanFailed(plan.cause))
+        return Measured(None, PLAN_FAILED(plan.cause))
     if len(rows) != len(plan.launches):
         seen = ", ".join(canonical(row.kernel) for row in rows)
         return Measured(0.0, f"the plan has {len(plan.launches)} launches, ncu saw {len(rows)}: {seen}")

@@ -33,7 +33,8 @@ from flashcore.measure.workers.program import Program
 from flashcore.measure.workers.rounds import Settled
 from flashcore.model import catalogue
 from flashcore.model.catalogue import PHASE_SHARE
-from flashcore.model.causes import Cause, HungBefore, Message, NoRows, NotProfiled, RowsMissing, Unanswered
+from flashcore.model.cause import Cause
+from flashcore.model.causes import MESSAGE, NO_ROWS, NOT_PROFILED, ROWS_MISSING, UNANSWERED, HungBefore
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Listing, Plan, StageResult, Subject, plans_for
 from flashcore.readers import phases
@@ -161,7 +162,7 @@ def profiled(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> Stage
         name, variant, shape = task.name, task.variant, task.shape
         cause = None if name in settled.reports else settled.cause(name)
         if cause:
-            facts += ncu_facts.unmeasured(variant, shape, NotProfiled(cause))
+            facts += ncu_facts.unmeasured(variant, shape, NOT_PROFILED(cause))
         else:
             planned = profiling.names.get(variant, {})
             rows = [replace(r, kernel=planned.get(canonical(r.kernel), r.kernel)) for r in settled.reports[name]]
@@ -289,7 +290,7 @@ class UnderNcu:
         for name, result in answers.items():
             if result.status != "ok":
                 if not excused:
-                    settled.failed[name] = result.cause or Unanswered()
+                    settled.failed[name] = result.cause or UNANSWERED()
                     settled.seconds[name] = result.seconds
             elif name in rows and name not in incomplete:
                 settled.reports[name] = rows[name]
@@ -297,7 +298,7 @@ class UnderNcu:
             elif unreadable and name not in incomplete:
                 settled.failed[name] = unreadable
             else:
-                settled.open[name] = incomplete.get(name) or NoRows(ncu.last_lines(log))
+                settled.open[name] = incomplete.get(name) or NO_ROWS(ncu.last_lines(log))
 
     def _tables(self, path: Path) -> tuple[dict[str, Rows], Cause | None, dict[str, Cause]]:
         """Case → its rows in this round; why a report cannot be read (``None`` if all can); and case → why its rows may
@@ -312,13 +313,13 @@ class UnderNcu:
             except WriteError:
                 raise
             except FlashcoreError as error:
-                unreadable = Message(str(error))
+                unreadable = MESSAGE(str(error))
                 continue
             for name, launches in table.by_range().items():
                 rows[name] = launches
                 incomplete.pop(name, None)
                 if name in table.suspects:
-                    incomplete[name] = RowsMissing(table.notes)
+                    incomplete[name] = ROWS_MISSING(table.notes)
         return rows, unreadable, incomplete
 
     def _table(self, report: Path, saved: Path) -> raw_page.Table:

@@ -27,16 +27,16 @@ from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Limits, Program
 from flashcore.measure.workers.rounds import Settled
 from flashcore.model.catalogue import FACTS
+from flashcore.model.cause import Cause
 from flashcore.model.causes import (
-    BatchNotClean,
-    Cause,
+    BATCH_NOT_CLEAN,
+    MESSAGE,
+    SANITIZER_ERRORS,
+    UNANSWERED,
     Hang,
     HungBefore,
-    Message,
     NotSanitized,
-    SanitizerErrors,
     Several,
-    Unanswered,
 )
 from flashcore.model.files import writing
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult, Subject
@@ -154,7 +154,7 @@ def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
             if report is None:
                 causes.append(missing)
             elif not report.clean:
-                causes.append(SanitizerErrors(tool, report.errors, report.warnings, report.first))
+                causes.append(SANITIZER_ERRORS(tool, report.errors, report.warnings, report.first))
         seconds = sum(results.seconds.get(case.name, 0.0) for results in settled.values())
         skipped = all(isinstance(x, NotSanitized) and isinstance(x.because, HungBefore) for x in causes)
         status: CaseStatus = "ok" if not causes else "skipped" if skipped else "failed"
@@ -203,7 +203,7 @@ class _UnderTool:
         """Attributes each process' counts to its cases."""
         for name, result in answers.items():
             over = settled.failed if isinstance(result.cause, Hang | HungBefore) else settled.open
-            over[name] = result.cause or Unanswered()
+            over[name] = result.cause or UNANSWERED()
         for journal in sorted(path.glob("journal-*.jsonl")):
             begun = [line["name"] for line in read_journal(journal) if line.get("event") == "begin"]
             log = _log(journal)
@@ -217,13 +217,13 @@ class _UnderTool:
                 if name in settled.failed:
                     continue
                 if isinstance(report, str):
-                    settled.open[name] = Several((result.cause, Message(report))) if result.cause else Message(report)
+                    settled.open[name] = Several((result.cause, MESSAGE(report))) if result.cause else MESSAGE(report)
                 elif (report.clean and result.status == "ok") or (alone and not report.clean):
                     settled.reports[name] = report
                 elif alone:
-                    settled.failed[name] = result.cause or Unanswered()
+                    settled.failed[name] = result.cause or UNANSWERED()
                 else:
-                    settled.open[name] = result.cause or BatchNotClean(report.errors, report.warnings)
+                    settled.open[name] = result.cause or BATCH_NOT_CLEAN(report.errors, report.warnings)
 
 
 def _log(journal: Path) -> Path:

@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from flashcore.errors import CapabilityError, Exit, FlashcoreError
-from flashcore.model.cause_text import text
-from flashcore.model.causes import Cause, Hang, HungBefore, Raised, as_json, from_json
+from flashcore.model.cause import Cause, as_json, cause_text, from_json
+from flashcore.model.causes import RAISED, Hang, HungBefore
 
 #: Prefix of the error message that ends a child, to find it in the child's output.
 ERROR_PREFIX = "flashcore child: "
@@ -108,7 +108,7 @@ class Result:
     @property
     def reason(self) -> str:
         """The cause in words, for people."""
-        return text(self.cause)
+        return cause_text(self.cause)
 
 
 # --- the child's side ---------------------------------------------------------------------------
@@ -342,16 +342,16 @@ def has_ended(pid: int) -> bool:
         return False
 
 
-def raised(error: BaseException) -> Raised:
+def raised(error: BaseException) -> Cause:
     """An exception as a cause: its type, and the first lines of its message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     message = " ".join(lines[:3])
-    return Raised("", message) if isinstance(error, FlashcoreError) else Raised(type(error).__name__, message[:400])
+    return RAISED("", message) if isinstance(error, FlashcoreError) else RAISED(type(error).__name__, message[:400])
 
 
 def describe(error: BaseException) -> str:
     """An exception in one line."""
-    return text(raised(error))
+    return cause_text(raised(error))
 
 
 # --- reading

@@ -39,7 +39,7 @@ from flashcore.measure.workers.journal import (
     unwritable,
 )
 from flashcore.measure.workers.program import Child, Program
-from flashcore.model.causes import Crash, Hang, NoStart
+from flashcore.model.causes import CRASH, NO_START, Hang
 
 POLL = 0.02  # seconds between reads of the pipe
 #: Bytes of a pipe, if the system allows as many: a shape's times, so that the child does not wait for this process.
@@ -143,7 +143,7 @@ class Process(Child):
             self.waits = self._refillable and not self.poisoned and not self.open
             if over:
                 code = self.code or 0
-                self.cause = Crash(code, self._tail() if code >= 0 or code == -signal.SIGABRT else "")
+                self.cause = CRASH(code, self._tail() if code >= 0 or code == -signal.SIGABRT else "")
                 return
             waited = time.monotonic() - mark
             if self.poisoned or (not self._refillable and not self.open):
@@ -151,7 +151,7 @@ class Process(Child):
                     return
             elif waited > (limits.startup_limit if self.current is None else limits.time_limit):
                 if self.current is None:
-                    self.cause = NoStart(limits.startup_limit, self._tail())
+                    self.cause = NO_START(limits.startup_limit, self._tail())
                 else:
                     self.cause = Hang(limits.time_limit, str(self.step))
                 self._end()

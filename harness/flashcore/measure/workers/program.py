@@ -15,7 +15,8 @@ from typing import Any, Protocol
 
 from flashcore.errors import CapabilityError
 from flashcore.measure.workers.journal import NO_STEP, Result, Step, Task, answer_of
-from flashcore.model.causes import Cause, Unanswered
+from flashcore.model.cause import Cause
+from flashcore.model.causes import UNANSWERED
 
 #: (task file, journal) → the argv of the process, including any wrapper.
 Command = Callable[[Path, Path], Sequence[str]]
@@ -70,7 +71,7 @@ class Child(ABC):
     current: str | None = None  # the task in progress, also after the process ended
     step: Step = NO_STEP
     busy: float = 0.0  # seconds since the task in progress began
-    cause: Cause = Unanswered()  # noqa: RUF009  why the process ended
+    cause: Cause = UNANSWERED()  # noqa: RUF009  why the process ended
     lacks: CapabilityError | None = None  # what the machine lacks: any other process would fail as well
     lost: str = ""  # why its place was lost: unanswered tasks then go to another
     poisoned: bool = False  # the device is unusable: later results are not trusted

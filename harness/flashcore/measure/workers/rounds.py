@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from flashcore.measure.workers.journal import Result, Task, answers, read_journal
-from flashcore.model.causes import Cause, NotRun
+from flashcore.model.cause import Cause
+from flashcore.model.causes import NOT_RUN
 
 ROUNDS = 3  # a case still open after this many rounds stays open
 
@@ -36,7 +37,7 @@ class Settled(Generic[T]):
 
     def cause(self, name: str) -> Cause:
         """Why the tool reported nothing about a case."""
-        return self.failed.get(name) or self.open.get(name) or NotRun()
+        return self.failed.get(name) or self.open.get(name) or NOT_RUN()
 
 
 def settle(

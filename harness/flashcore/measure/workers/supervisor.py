@@ -25,8 +25,8 @@ from flashcore.errors import CapabilityError
 from flashcore.measure.workers.journal import Journal, Result, Task, hung, unwritable
 from flashcore.measure.workers.process import POLL, Process
 from flashcore.measure.workers.program import Child, Place, Program
-from flashcore.model.cause_text import text
-from flashcore.model.causes import HungBefore, NeverBegan, WorkerLost
+from flashcore.model.cause import cause_text
+from flashcore.model.causes import WORKER_LOST, HungBefore, NeverBegan
 
 #: A task in progress when its place is lost fails after this many places, since it may be the cause.
 _PLACES_LOST = 3
@@ -158,7 +158,7 @@ class Supervisor:
             if (name := process.current) is not None:
                 self._interrupted[name] += 1
                 if self._interrupted[name] == _PLACES_LOST:
-                    cause = WorkerLost(_PLACES_LOST, process.lost)
+                    cause = WORKER_LOST(_PLACES_LOST, process.lost)
                     self._answer(slot, Result(name, "failed", cause, step=process.step))
             self._bad_starts[slot] = 0 if process.has_answered else self._bad_starts[slot] + 1
             for_good = self._bad_starts[slot] == _PLACES_LOST
@@ -179,7 +179,7 @@ class Supervisor:
             self._bad_starts[slot] += 1
             if not self._is_last_gpu(slot):
                 if self._bad_starts[slot] > 1:
-                    self._lose(slot, text(process.cause), 0.0)
+                    self._lose(slot, cause_text(process.cause), 0.0)
                 return
             # The first task may cause one failed start; a second failure is not its fault.
             for task in self._shares.of(slot)[: 1 if self._bad_starts[slot] == 1 else None]:

@@ -19,7 +19,7 @@ from functools import cached_property
 
 from flashcore.errors import RecordError
 from flashcore.model.catalogue import spec_of
-from flashcore.model.causes import NoNumber
+from flashcore.model.causes import NO_NUMBER
 from flashcore.model.groups import grouped
 from flashcore.readers.ncu import numerals
 from flashcore.readers.ncu.results import LARGEST, Dim3, Metric, Result, Workload
@@ -53,7 +53,7 @@ def cell(text: str, unit: str = "", mark: str = ".") -> Metric:
     """
     text = text.strip()
     if _NO_VALUE.fullmatch(text):
-        return Metric(None, unit, cause=NoNumber(repr(text) if text else "an empty value"))
+        return Metric(None, unit, cause=NO_NUMBER(repr(text) if text else "an empty value"))
     match = _WITH_INSTANCES.fullmatch(text)
     value = numerals.number(match["value"] if match else text, mark)
     if value is None:

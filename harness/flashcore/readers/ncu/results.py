@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Literal
 
 from flashcore.model.catalogue import STALL_REASONS
-from flashcore.model.cause_text import text
-from flashcore.model.causes import Caches, Cause, Detail, NoNumber, NotReturned
+from flashcore.model.cause import Cause, Detail, cause_text
+from flashcore.model.causes import NO_NUMBER, Caches, NotReturned
 from flashcore.model.record import Instruction
 
 Dim3 = tuple[int, int, int]
@@ -65,7 +65,7 @@ class Reading:
     @property
     def note(self) -> str:
         """The detail in words, for people."""
-        return text(self.detail)
+        return cause_text(self.detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +119,14 @@ class Result:
         entry = self.metrics[metric]
         value, unit = entry.value, entry.unit
         if value is None:
-            return Reading(None, unit, detail=entry.cause or NoNumber("no value"))
+            return Reading(None, unit, detail=entry.cause or NO_NUMBER("no value"))
         if isinstance(value, str):
             shown = value if len(value) <= 40 else value[:37] + "..."
-            return Reading(None, unit, detail=NoNumber(repr(shown), "which is not a number"))
+            return Reading(None, unit, detail=NO_NUMBER(repr(shown), "which is not a number"))
         if not math.isfinite(value):
-            return Reading(None, unit, detail=NoNumber(str(value), "which is not finite"))
+            return Reading(None, unit, detail=NO_NUMBER(str(value), "which is not finite"))
         if not 0 <= value <= LARGEST:
-            return Reading(None, unit, detail=NoNumber(f"{value:g}", "which is no valid count"))
+            return Reading(None, unit, detail=NO_NUMBER(f"{value:g}", "which is no valid count"))
         caches = self.caches if metric == "gpu__time_duration.sum" else None
         return Reading(plain(value), unit, entry.instances or None, caches or "")
 

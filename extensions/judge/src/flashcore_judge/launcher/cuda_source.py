@@ -22,7 +22,7 @@ from flashcore.features.recorded.launchers import (
 from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.toolchain import host_program
 from flashcore.measure.workers.kernel_call import KernelCall
-from flashcore.model.cause_text import text
+from flashcore.model.cause import cause_text
 from flashcore.model.record import Artifact
 from flashcore.suites.problems import dimensions
 from flashcore_judge.launcher.plan import Launch, Plan, Tensor, Value, tensors_of
@@ -49,7 +49,7 @@ def planned(case: KernelCall, inputs: dict[str, Any], artifact: Artifact, folder
         places["workspace"] = WORKSPACE
     gpu = Device(artifact.arch, attributes(artifact.arch), kernels(artifact.cubin or "", artifact.arch))
     if cause := gpu.call(library, struct(members), sizes):
-        raise FlashcoreError(f"{case.name}: expected launches, found: {text(cause)}")
+        raise FlashcoreError(f"{case.name}: expected launches, found: {cause_text(cause)}")
     ranges = {
         name: range(place, place + _MOST_ITEM * math.prod(tensors[name].sizes) + 1) for name, place in places.items()
     }
