@@ -17,11 +17,9 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks.report import CLICKS, LABELS, MANY, verdicts_page
-from flashcore.explain import compare_records
-from flashcore.features.compare import page as compare_page
 from flashcore.features.reports import page as imported_page
 from flashcore.gate.judge import judge
-from flashcore.model.record import Facts, Subject
+from flashcore.model.record import Facts
 from flashcore.model.text import number
 from tests import factory
 from tests.browser import PROGRAM, Browser, browser
@@ -536,9 +534,9 @@ def test_the_single_file_keeps_what_was_chosen_behind_the_pages_name(chromium: B
 
 # --- two side by side -----------------------------------------------------------------------------
 
-VERDICT = """Array.from(document.querySelectorAll("h1, .contradiction:not([hidden]), .held, [data-part=times]"),
+VERDICT = """Array.from(
+  document.querySelectorAll("[data-part=answer], .contradiction:not([hidden]), [data-part=times]"),
   (e) => e.innerText.replaceAll("\\u00a0", " ").replace(/\\s+/g, " "))"""
-MOVES = """comparison.moves().map((found) => found.map((f) => f.fact))"""
 BESIDE = """Array.from(document.querySelectorAll(".diff tbody tr"),
   (r) => Array.from(r.cells, (c) => [c.className, c.innerText]))"""
 
@@ -550,52 +548,34 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def verdict(page: Path, shape: str, focus: str, against: str) -> dict[str, Any]:
-    """The plugin's result for a pair."""
-    data = json.loads(page.read_text(encoding="utf-8").split('id="compare-data">')[1].split("</script>")[0])
-    places = [[s[0] for s in data["sides"]].index(name) for name in (focus, against)]
-    return compare_page._verdict(data, shape, *places)
-
-
-PAIRS = [
-    ("split", "fast"),
-    ("fast", "split"),
-    ("fast", "slow"),
-    ("slow", "cudnn"),
-    ("cudnn", "split"),
-    ("wrong", "fast"),
-]
-
-
 @pytest.mark.parametrize("shape", ["mission", "long"])
-def test_the_script_says_of_every_pair_what_the_page_would(chromium: Browser, compared: Path, shape: str) -> None:
+def test_the_script_shows_what_the_page_holds_of_every_pair(chromium: Browser, compared: Path, shape: str) -> None:
     page = compared / "compare.html"
-    record = contradicting()
+    data = json.loads(page.read_text(encoding="utf-8").split('id="compare-data">')[1].split("</script>")[0])
     with chromium.page(page, f"?shape={shape}") as shown:
-        for focus, against in PAIRS:
-            wanted = verdict(page, shape, focus, against)
+        for key, wanted in data["shapes"][shape]["pairs"].items():
+            focus, against = (data["sides"][int(i)][0] for i in key.split())
             shown.js(f"flashcore.state.set({{ focus: '{focus}', against: '{against}' }})")
             message = shown.js(VERDICT)
-            assert message[0] == f"{focus} {wanted['answer'][0]} {against}{wanted['answer'][1]}.".replace("\u00a0", " ")
-            odd = [text for text in message if "contradiction" in text]
-            assert odd == ([f"! contradiction {wanted['contradiction']}".replace("\u00a0", " ").removeprefix("! ")]
-                           if wanted["contradiction"] else [])  # fmt: skip
-            cells = [c.text for row in wanted["rows"] for c in row]
-            assert message[-1].split() == " ".join(cells).split()
-            moved, rest = shown.js(MOVES)
-            one, other = (Subject(name, shape=shape) for name in (focus, against))
-            changes = compare_records.moved(record, record, one, other, most=None)
-            assert moved == [c.fact for c in changes if c.fact in compare_page.COUNTERS]
-            assert not set(moved) & set(rest)
+            between, behind = wanted["answer"]
+            assert message[0] == f"{focus} {between} {against}{behind}.".replace("\u00a0", " ")
+            odd = [text for text in message if "contradict" in text]
+            assert len(odd) == bool(wanted["contradiction"])
+            times = [
+                text
+                for mode, row in zip(data["modes"], wanted["times"], strict=True)
+                for text in (mode, *("unmeasured" if isinstance(x, int) else x for x in row))
+            ]
+            assert message[-1].split() == " ".join(times).replace("\u00a0", " ").split()
         assert shown.console == []
 
 
-def test_the_first_pair_reads_the_same_with_and_without_scripts(chromium: Browser, compared: Path) -> None:
+def test_the_first_answer_reads_the_same_with_and_without_scripts(chromium: Browser, compared: Path) -> None:
     read = []
     for scripts in (True, False):
         with chromium.page(compared / "compare.html", scripts=scripts) as shown:
-            read.append(shown.js(VERDICT))
-    assert read[0] == read[1] and "faster" in read[0][0]
+            read.append(shown.js(VERDICT)[0])
+    assert read[0] == read[1] and " cudnn, isolated, 95 %" in read[0]
 
 
 def test_the_source_of_both_is_whole_and_what_is_equal_is_aligned(chromium: Browser, compared: Path) -> None:
@@ -628,7 +608,7 @@ def test_long_names_of_kernels_leave_their_figures_in_view(chromium: Browser, tm
 LEANS = """Array.from(document.querySelectorAll("[data-part=counters] > .scroll tbody tr"), (row) => {
   const [bar, axis] = ["i", "u"].map((part) => row.querySelector(`.lean ${part}`).getBoundingClientRect());
   const width = row.querySelector(".lean").clientWidth / 2;
-  return [row.cells[0].innerText, row.cells[5].innerText, bar.width / width, bar.right > axis.right + 1,
+  return [row.cells[0].innerText, row.cells[4].innerText, bar.width / width, bar.right > axis.right + 1,
     getComputedStyle(row.querySelector(".lean i")).backgroundColor];
 })"""
 
@@ -711,7 +691,7 @@ def test_another_run_is_chosen_by_its_id(chromium: Browser, tmp_path: Path) -> N
     rendered(contradicting(), tmp_path / "r", today=TODAY, pages=MORE, against=older)
     with chromium.page(tmp_path / "r" / "compare.html", "?focus=fast") as shown:
         assert shown.js("comparison.form.elements.against.value") == "fast@20260101T000000Z-0000"
-        heading = shown.js("document.querySelector('h1').innerText.replaceAll('\u00a0', ' ')")
+        heading = shown.js("document.querySelector('[data-part=answer]').innerText.replaceAll('\u00a0', ' ')")
         assert "fast has 1.00 × the speed of fast (0000), isolated, no interval" in heading
         assert heading.endswith("times of two runs are not judged.")
         assert "not judged" in shown.js("document.querySelector('[data-part=times]').innerText")
@@ -719,38 +699,17 @@ def test_another_run_is_chosen_by_its_id(chromium: Browser, tmp_path: Path) -> N
         assert shown.console == []
 
 
-CHANGES = """[...new Set(Array.from(document.querySelectorAll("[data-part=counters] tbody td:last-child"),
-  (e) => e.innerText).filter(Boolean))].sort()"""
-
-
-def test_beside_an_imported_record_the_script_says_what_the_page_would(
-    chromium: Browser, tmp_path: Path, sample_record: Any
-) -> None:
-    imported = sample_record("app_full")
-    record = contradicting()
-    moved = [factory.fact("bank_conflicts", v, n, shape="mission") for n, v in (("split", 485.0), ("fast", 1.0))]
-    record = dataclasses.replace(record, facts=Facts([*record.facts, *moved]))
-    rendered(record, tmp_path / "r", today=TODAY, pages=MORE, against=imported)
-    page = tmp_path / "r" / "compare.html"
-    read = []
-    for scripts in (True, False):
-        with chromium.page(page, scripts=scripts) as shown:
-            read.append(shown.js(VERDICT))
-    assert read[0] == read[1] and read[0][0].endswith(": their times are not compared.")
-    hidden = "document.querySelector('[data-part=across]').hidden"
-    with chromium.page(page) as shown:
-        assert not shown.js(hidden)
-        assert "not comparable: of suite imported" in shown.js("document.querySelector('[data-part=across]').innerText")
-        assert "bank_conflicts" in shown.js(MOVES)[0]
-        assert shown.js(CHANGES) == ["changed"]  # the shapes differ: less is not better
+def test_only_what_got_worse_is_shown_if_asked_for(chromium: Browser, tmp_path: Path) -> None:
+    older = dataclasses.replace(
+        factory.record(full().suite, times={"split": 10.0, "slow": 900.0}), id="20260101T000000Z-0000"
+    )
+    rendered(full(), tmp_path / "r", today=TODAY, pages=MORE, against=older)
+    rows = "Array.from(document.querySelectorAll('.changed tbody tr'), (r) => r.hidden ? '' : r.cells[0].innerText)"
+    with chromium.page(tmp_path / "r" / "compare.html") as shown:
+        assert {"split/mission", "slow/mission"} <= {*shown.js(rows)}
+        shown.js("document.querySelector('[data-worse]').click()")
+        assert {*shown.js(rows)} == {"", "split/mission", "split/long"}
         assert shown.console == []
-    with chromium.page(page, "?focus=split&against=fast") as shown:
-        assert shown.js(hidden) and "worse" in shown.js(CHANGES)
-        message = shown.js(VERDICT)
-        wanted = verdict(page, "mission", "split", "fast")
-        assert message[0] == f"split {wanted['answer'][0]} fast{wanted['answer'][1]}.".replace("\u00a0", " ")
-        assert any("contradict" in text for text in message)
-        assert message[-1].split() == " ".join(c.text for row in wanted["rows"] for c in row).split()
 
 
 def test_no_script_but_the_reports_own_runs(chromium: Browser, folder: Path) -> None:

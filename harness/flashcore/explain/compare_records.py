@@ -169,11 +169,9 @@ def moved(
         before: the case of ``a``, if it differs from ``subject``.
     """
     results = []
-    for fact in b.facts.of(subject.variant):
+    for fact in b.facts.about(subject):
         spec = FACTS.get(fact.name)
-        if fact.subject != subject or spec is None or spec.tier != "counters" or spec.group in GROUP_STAGE:
-            continue
-        if fact.name in DURATIONS:
+        if spec is None or spec.tier != "counters" or spec.group in GROUP_STAGE or fact.name in DURATIONS:
             continue
         one = replace(change(fact, a.facts.number(fact.name, before or subject), fact.number), evidence=None)
         if one.size > MOVED:

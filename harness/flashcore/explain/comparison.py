@@ -179,8 +179,8 @@ class Row:
 
     @property
     def judged(self) -> bool:
-        """Whether there is evidence for the outcome."""
-        return self.lead is None or self.lead.evidence is not None
+        """Whether there is evidence for the outcome; of a time that both sides have."""
+        return self.lead is None or self.lead.speedup is None or self.lead.evidence is not None
 
     @property
     def verdict(self) -> str:

@@ -73,16 +73,16 @@ class Row:
 
     def over(self, variant: str, other: str | None) -> Speedup | None:
         """The speedup of a variant over another of the row; ``None`` unless both were timed."""
-        if (shapes := self._compared(variant, other)) is None:
+        if (shapes := self.compared(variant, other)) is None:
             return None
         return self.readings.speedup(self.shape.time, variant, other, shapes[0].name, shapes[1].name)
 
     def pair(self, variant: str, other: str | None) -> str:
         """The two cases that :meth:`over` compares; empty for a row of one shape."""
-        shapes = self._compared(variant, other)
+        shapes = self.compared(variant, other)
         return f"{variant}/{shapes[0].name} against {other}/{shapes[1].name}" if shapes and self.shapes[1:] else ""
 
-    def _compared(self, variant: str, other: str | None) -> tuple[Shape, Shape] | None:
+    def compared(self, variant: str, other: str | None) -> tuple[Shape, Shape] | None:
         """The shapes of the two cases that are compared: as fast ones whose ratio has an interval, else the fastest."""
         if other is None or variant not in self.cases or other not in self.cases:
             return None
