@@ -16,7 +16,7 @@ from flashcore.model.causes import BUILDS_FAILED, PLANS_FAILED
 from flashcore.model.groups import grouped
 from flashcore.model.progress import Failure, prefixed
 from flashcore.model.record import Artifact, Built, Fact, Plan, StageNote, plans_for, unlaunched_of
-from flashcore.model.suite import ForeignLauncher
+from flashcore.model.suite import CudaSource
 from flashcore.model.text import count
 
 
@@ -81,11 +81,13 @@ def _described(built: Built, context: Context, seconds: float) -> Built:
 
 def _unlaunched(context: Context, plans: Sequence[Plan], artifact: Artifact, facts: Sequence[Fact]) -> tuple[str, ...]:
     suite, variant = context.suite, context.suite.variants[artifact.variant]
-    if not isinstance(variant.kind, ForeignLauncher) and launch_plan.may_launch_more(artifact):
-        return ()
     plan_of = plans_for(plans, artifact.arch)
     needed = [plan_of.get((variant.name, s.name)) for s in suite.shapes.values() if variant.runs_on(s)]
-    return unlaunched_of(needed, (fact.subject.kernel or "" for fact in facts))
+    unlaunched = unlaunched_of(needed, (fact.subject.kernel or "" for fact in facts))
+    if unlaunched and isinstance(variant.kind, CudaSource):
+        toolkit = toolchain.find_nvcc(context.build_folder).root
+        return () if launch_plan.may_launch_more(artifact, suite.root, toolkit) else unlaunched
+    return unlaunched
 
 
 def _told(built: Built, context: Context, seconds: float) -> StageNote:

@@ -20,7 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from flashcore.build.ninja_graph import OBJECT
+from flashcore.build.dependencies import parsed
+from flashcore.build.ninja_graph import HARNESS_INCLUDE, OBJECT, RULE
 from flashcore.measure.machine.isolated import Ended, isolated, started
 from flashcore.model import cache, plugin
 from flashcore.model.cause import Cause, as_json, from_json
@@ -49,8 +50,10 @@ _STEADY = re.compile(
 #: The functions by which host code launches kernels past its declared plan; ``<<<…>>>`` calls the first. Before CUDA 13
 #: a kernel's own stub calls ``cudaLaunchKernel``, so that any kernel of these compilers may be launched.
 _LAUNCHES = re.compile(
-    r"__cudaPushCallConfiguration|cudaLaunchKernel|cudaLaunchCooperativeKernel\w*|cuLaunch\w+|cu(da)?GraphLaunch\w*"
+    r"__cudaPushCallConfiguration|cudaLaunch(Cooperative)?Kernel(_ptsz|MultiDevice)?|cuLaunch\w+|cu(da)?GraphLaunch\w*"
 )
+#: ``flashcore::run`` calls this one too, and a compiler puts both into one function: only the text tells them apart.
+_EXTENDED = b"cudaLaunchKernelEx"
 
 
 class LaunchRecord(ctypes.Structure):
@@ -103,11 +106,21 @@ class _Question:
         return ",".join(filter(None, (*map(str, self.sizes), recording)))
 
 
-def may_launch_more(artifact: Artifact) -> bool:
-    """Whether its host code, whose plan is declared, has other launches, such as ``<<<…>>>``, which no plan names."""
+def may_launch_more(artifact: Artifact, root: str, toolkit: Path) -> bool:
+    """Whether its host code, whose plan is declared, has other launches, such as ``<<<…>>>``, which no plan names.
+
+    Args:
+        root: the suite's folder, of relative names of what the compiler read.
+        toolkit: the compiler's folder, whose headers declare all launches.
+    """
     if artifact.plan_library is None:
         return False
-    return any(map(_LAUNCHES.fullmatch, host_code.undefined(Path(artifact.plan_library).with_name(OBJECT))))
+    folder = Path(artifact.plan_library).parent
+    if any(map(_LAUNCHES.fullmatch, host_code.undefined(folder / OBJECT))):
+        return True
+    files = (Path(root, file).resolve() for file in parsed((folder / RULE).read_text(errors="surrogateescape")))
+    own = (toolkit.resolve(), HARNESS_INCLUDE.resolve())
+    return any(_EXTENDED in file.read_bytes() for file in files if not any(map(file.is_relative_to, own)))
 
 
 def plans(
