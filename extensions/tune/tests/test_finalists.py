@@ -10,13 +10,14 @@ import pytest
 
 from extensions.tune.tests.spaces import GRID as TOY
 from flashcore.errors import FlashcoreError
+from flashcore.explain.comparison import Change, Comparison, Row, Side
+from flashcore.explain.times import Speedup
 from flashcore.model.case import Case
 from flashcore.model.causes import MESSAGE
-from flashcore.model.intervals import Ratio
-from flashcore.model.record import CaseOutcome
+from flashcore.model.record import CaseOutcome, Subject
 from flashcore.suites.load import load
 from flashcore_tune import finalists
-from flashcore_tune.finalists import Final, Shortlist, offer
+from flashcore_tune.finalists import Shortlist, judged, offer
 from flashcore_tune.search import Outcome
 from flashcore_tune.space import read
 from tests import factory
@@ -49,22 +50,27 @@ def test_the_first_shape_ranks_the_finalists() -> None:
     assert finalists.shortlist(SUITE, several, outcomes, 2).points == [1, 2]
 
 
-def final(point: int, low: float, high: float, shape: str = "mission") -> Final:
-    return Final(point, shape, "base", Ratio((low + high) / 2, low, high))
+def final(point: int, low: float, high: float, shape: str = "mission") -> Row:
+    subject, outcome, ratio = (
+        Subject(GRID.name(point), shape=shape),
+        judged(low, high),
+        Speedup((low + high) / 2, low, high),
+    )
+    return Row(subject, outcome, (Change(subject, "isolated_p50", "us", 1.0, 1.0, outcome, "one run", ratio),))
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "verdict"),
+    ("low", "high", "outcome"),
     [
         (1.02, 1.04, "faster"),
-        (1.0, 1.2, "no slower"),
-        (0.995, 1.0, "no slower"),
+        (1.0, 1.2, "undecided"),
+        (0.995, 1.0, "no difference"),
         (0.98, 1.2, "undecided"),
         (0.9, 0.98, "slower"),
     ],
 )
-def test_a_verdict_holds_for_the_whole_interval(low: float, high: float, verdict: str) -> None:
-    assert final(1, low, high).verdict == verdict
+def test_an_outcome_holds_for_the_whole_interval(low: float, high: float, outcome: str) -> None:
+    assert judged(low, high) == outcome
 
 
 SAME = [final(i, 0.995, 1.005, "s1024") for i in (1, 2)]
@@ -75,15 +81,16 @@ SAME = [final(i, 0.995, 1.005, "s1024") for i in (1, 2)]
     [
         ([final(1, 1.04, 1.06), final(2, 1.09, 1.11), *SAME], 2),
         ([final(1, 1.04, 1.06), final(2, 1.09, 1.11), SAME[0], final(2, 0.9, 0.98, "s1024")], 1),
+        ([final(1, 1.04, 1.06), final(1, 0.995, 1.2, "s1024")], 1),
         ([final(2, 1.09, 1.11), final(2, 0.9, 1.1, "s1024")], None),
         ([final(2, 1.0, 1.2), SAME[1]], None),
-        ([final(2, 1.09, 1.11), Final(2, "s1024", "base", reason="wrong")], None),
+        ([final(2, 1.09, 1.11), Row(Subject(GRID.name(2), shape="s1024"), "failed", reason="wrong")], None),
         ([], None),
     ],
 )
-def test_a_winner_is_faster_at_the_first_shape_and_slower_at_none(finals: list[Final], winner: int | None) -> None:
-    first = finalists.winner(finals, "mission")
-    assert (first and (first.point, first.shape)) == (winner and (winner, "mission"))
+def test_a_winner_is_faster_at_the_first_shape_and_slower_at_none(finals: list[Row], winner: int | None) -> None:
+    first = finalists.winner(Comparison(Side("base", "s"), Side("finalists", "s"), finals), "mission")
+    assert (first and first.subject) == (winner and Subject(GRID.name(winner), shape="mission"))
 
 
 def test_finalists_that_failed_on_any_shape_have_no_speedup() -> None:
@@ -93,8 +100,11 @@ def test_finalists_that_failed_on_any_shape_have_no_speedup() -> None:
     samples = {(Case(n, "small"), "isolated"): (us,) * 9 for n, us in (("base", 2.0), (names[0], 1.0), (names[1], 1.0))}
     record = replace(factory.record(), outcomes=tuple(outcomes), raw_samples=samples)
     found = finalists.finals(record, TOY, Shortlist("base", [0, 1, 2]), {"small": "isolated"})
-    assert [f.verdict for f in found] == ["faster", "not timed: odd: it hangs", "not timed: the timing is void"]
-    assert found[0].speedup and found[0].speedup.value == 2.0
+    rows = {row.subject.variant: row for row in found.rows}
+    lead = rows[names[0]].lead
+    assert lead and (lead.ratio, lead.before, lead.after, lead.outcome) == (2.0, 2.0, 1.0, "faster")
+    assert rows[names[1]].verdict == "failed: not timed: odd: it hangs"
+    assert rows[names[2]].verdict == "failed: not timed: the timing is void"
     wrong = replace(record, outcomes=(*outcomes, CaseOutcome("base", "odd", "check", "failed", MESSAGE("it is wrong"))))
     with pytest.raises(FlashcoreError, match="base: expected a variant that is right, found: odd: it is wrong"):
         finalists.finals(wrong, TOY, Shortlist("base", [0]), {"small": "isolated"})
@@ -107,8 +117,8 @@ def test_the_offer_is_a_variant_that_the_manifest_takes(tmp_path: Path) -> None:
         file.write_text(file.read_text(encoding="utf-8").replace('"../', f'"{ROOT}/examples/'))
     suite = load(tmp_path)
     index = GRID.index({"STRIPES": 2, "WARPS": 8, "KEYS": 128, "MIN_BLOCKS": 2, "PROGRAMMATIC": 1})
-    winner = Final(index, "mission", "mma_keys_by_hand", Ratio(1.031, 1.02, 1.04))
-    made = offer(suite, read(suite, "mma"), winner, "mma-1")
+    entrants, winner = Shortlist("mma_keys_by_hand", [index]), final(index, 1.022, 1.04)
+    made = offer(suite, read(suite, "mma"), entrants, winner, "mma-1")
     assert all(line.startswith(("+", " ", "-", "@")) for line in made.diff.splitlines())
     assert not [line for line in made.diff.splitlines() if line.startswith("-") and not line.startswith("---")]
     made.write()
@@ -119,4 +129,4 @@ def test_the_offer_is_a_variant_that_the_manifest_takes(tmp_path: Path) -> None:
     assert (new.kind, new.tolerance, new.where, new.roof) == (base.kind, base.tolerance, base.where, base.roof)
     assert {n: v for n, v in after.variants.items() if n != "mma_tuned_1"} == dict(suite.variants)
     assert "study mma-1: 1.031 × as fast as mma_keys_by_hand at mission." in made.file.read_text()
-    assert "mma_tuned_2" in offer(after, read(after, "mma"), winner, "s").diff
+    assert "mma_tuned_2" in offer(after, read(after, "mma"), entrants, winner, "s").diff

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from flashcore.cli import options, progress
 from flashcore.errors import Exit, UsageError
+from flashcore.explain.comparison import Comparison
 from flashcore.records.store import new_id
 from flashcore.suites.load import load
 from flashcore_tune import finalists, results
@@ -63,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     grid = read(suite, arguments.space, settings.shapes)
     first, studies = grid.space.shapes[0], Path(arguments.studies)
     folder = newest(studies, grid.space.name) if arguments.resume else studies / f"{grid.space.name}-{new_id()}"
-    finals: list[finalists.Final] = []
+    finals: Comparison | None = None
     with progress.shown(arguments.quiet) as say:
         candidates = Candidates(settings, suite, grid, folder, arguments.static, say)
         with opened(folder, _header(candidates), arguments.resume) as study:
@@ -74,8 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"study {folder}\n{results.tables(study, grid, finals)}")
     if arguments.plot is not None:
         results.plot(study, first, Path(arguments.plot))
-    if won := finalists.winner(finals, first):
-        offer = finalists.offer(suite, grid, won, folder.name)
+    if finals and (won := finalists.winner(finals, first)):
+        offer = finalists.offer(suite, grid, entrants, won, folder.name)
         print("\n" + offer.diff)
         if arguments.write:
             offer.write()

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 from flashcore.errors import FlashcoreError
+from flashcore.explain import comparison
+from flashcore.explain.comparison import Change, Comparison, Row, Side
+from flashcore.explain.times import Speedup
 from flashcore.model.case import Case
 from flashcore.model.files import write_atomically
-from flashcore.model.intervals import Ratio, ratio
-from flashcore.model.record import Record
+from flashcore.model.intervals import ratio
+from flashcore.model.record import Record, Subject
 from flashcore.model.suite import Suite, manifest_keys
 from flashcore.suites.parts import MANIFEST
 from flashcore_tune.candidates import Candidates
@@ -33,29 +36,6 @@ class Shortlist(NamedTuple):
 
     reference: str
     points: list[int]
-
-
-@dataclass(frozen=True)
-class Final:
-    """A finalist at one shape: its speedup over the reference, with the interval over the rounds of the run; without
-    one it was not timed, for ``reason``."""
-
-    point: int
-    shape: str
-    reference: str
-    speedup: Ratio | None = None
-    reason: str = ""
-
-    @property
-    def verdict(self) -> str:
-        """``faster`` or ``slower`` if the whole interval is so by more than 1 %."""
-        if self.speedup is None:
-            return f"not timed: {self.reason}"
-        if self.speedup.low > 1 + EFFECT:
-            return "faster"
-        if self.speedup.high < 1 - EFFECT:
-            return "slower"
-        return "no slower" if self.speedup.low > 1 - EFFECT else "undecided"
 
 
 def shortlist(suite: Suite, grid: Grid, outcomes: Mapping[int, Outcome], count: int) -> Shortlist:
@@ -75,7 +55,7 @@ def shortlist(suite: Suite, grid: Grid, outcomes: Mapping[int, Outcome], count: 
     return Shortlist(grid.space.against or fastest, fresh[:count])
 
 
-def run(candidates: Candidates, entrants: Shortlist) -> list[Final]:
+def run(candidates: Candidates, entrants: Shortlist) -> Comparison:
     """Builds, checks and times the finalists.
 
     Raises:
@@ -86,8 +66,8 @@ def run(candidates: Candidates, entrants: Shortlist) -> list[Final]:
     return finals(record, candidates.grid, entrants, candidates.modes)
 
 
-def finals(record: Record, grid: Grid, entrants: Shortlist, modes: Mapping[str, str]) -> list[Final]:
-    """The finalists in a record: each at each shape. One that failed on any shape was timed on none.
+def finals(record: Record, grid: Grid, entrants: Shortlist, modes: Mapping[str, str]) -> Comparison:
+    """The reference compared with each finalist at each shape. One that failed on any shape was timed on none.
 
     Args:
         modes: shape → the timing mode that ranks there.
@@ -103,26 +83,39 @@ def finals(record: Record, grid: Grid, entrants: Shortlist, modes: Mapping[str, 
     if reference in failed:
         raise FlashcoreError(f"{reference}: expected a variant that is right, found: {failed[reference]}")
 
-    def final(index: int, shape: str, mode: str) -> Final:
-        name = grid.name(index)
+    def final(index: int, shape: str, mode: str) -> Row:
+        name, text = grid.name(index), grid.text(index)
         before, after = (record.samples.get((Case(v, shape), mode), ()) for v in (reference, name))
+        subject = Subject(name, shape=shape)
         if name in failed or not before or not after:
-            return Final(index, shape, reference, reason=failed.get(name, "the timing is void"))
-        return Final(index, shape, reference, ratio(before, after))
+            return Row(subject, "failed", reason=f"not timed: {failed.get(name, 'the timing is void')}")
+        of = ratio(before, after)
+        speedup, outcome = Speedup(of.value, of.low, of.high), judged(of.low, of.high)
+        change = Change(subject, f"{mode}_p50", "us", median(before), median(after), outcome, "one run", speedup)
+        return Row(subject, outcome, (change,), text)
 
-    return [final(index, shape, mode) for index in entrants.points for shape, mode in modes.items()]
+    side = Side.of(record)
+    rows = [final(index, shape, mode) for index in entrants.points for shape, mode in modes.items()]
+    return Comparison(side._replace(name=reference), side._replace(name=f"finalists of {grid.space.name}"), rows)
 
 
-def winner(finals: Sequence[Final], first: str) -> Final | None:
-    """Returns the finalist that is faster by most at the first shape and slower at none; ``None`` without one."""
-    unsafe = {f.point for f in finals if f.verdict not in ("faster", "no slower")}
-    faster = [
-        (f.speedup.value, f)
-        for f in finals
-        if f.speedup and f.verdict == "faster" and f.shape == first
-        if f.point not in unsafe
-    ]
-    return max(faster, key=lambda pair: pair[0])[1] if faster else None
+def judged(low: float, high: float) -> comparison.Outcome:
+    """``faster`` or ``slower`` if the whole interval is, by more than 1 %; ``no difference`` if all of it is within."""
+    if low > 1 + EFFECT or high < 1 - EFFECT:
+        return "faster" if low > 1 else "slower"
+    return "no difference" if low > 1 - EFFECT and high < 1 + EFFECT else "undecided"
+
+
+def winner(finals: Comparison, first: str) -> Row | None:
+    """Returns the finalist that is faster by most at the first shape and not slower by 1 % at any; ``None`` without
+    one."""
+    unsafe = {
+        row.subject.variant
+        for row in finals.rows
+        if not (row.lead and row.lead.low is not None and row.lead.low > 1 - EFFECT)
+    }
+    faster = (row for row in finals.rows if row.outcome == "faster" and row.subject.shape == first)
+    return next((row for row in faster if row.subject.variant not in unsafe), None)
 
 
 class Offer(NamedTuple):
@@ -144,30 +137,31 @@ class Offer(NamedTuple):
         write_atomically(self.file, self.after.encode())
 
 
-def offer(suite: Suite, grid: Grid, winner: Final, study: str) -> Offer:
+def offer(suite: Suite, grid: Grid, entrants: Shortlist, winner: Row, study: str) -> Offer:
     """Returns the winner as a new variant at the end of the suite's manifest. ``study`` is the study's name."""
     import tomlkit  # only a proved winner needs it
 
-    assert winner.speedup is not None
+    assert winner.lead is not None and winner.lead.ratio is not None
+    point = next(i for i in entrants.points if grid.name(i) == winner.subject.variant)
     base = suite.variants[grid.space.variant]
     file = Path(suite.root) / MANIFEST
     before = file.read_text(encoding="utf-8")
     name = next(n for i in range(1, 10_000) if (n := f"{grid.space.name}_tuned_{i}") not in suite.variants)
     config, where = tomlkit.inline_table(), tomlkit.inline_table()
-    config.update({**base.config, **grid.point(winner.point)})
+    config.update({**base.config, **grid.point(point)})
     where.update(dataclasses.asdict(base.where))
     keys = {
         "problem": base.problem,
-        "technique": f"{grid.text(winner.point)}: found by search in the space {grid.space.name}",
+        "technique": f"{grid.text(point)}: found by search in the space {grid.space.name}",
         **manifest_keys(base.kind),
         "config": config,
-        "parent": winner.reference,
+        "parent": entrants.reference,
         **({"document": base.document} if base.document else {}),
         "roof": base.roof,
         "tolerance": base.tolerance,
         "tolerance_reason": base.tolerance_reason,
         "where": where,
     }
-    gain = f"{winner.speedup.value:.3f} × as fast as {winner.reference} at {winner.shape}"
+    gain = f"{winner.lead.ratio:.3f} × as fast as {entrants.reference} at {winner.subject.shape}"
     comment = f"# Found by flashcore tune, study {study}: {gain}."
     return Offer(file, before, f"{before.rstrip()}\n\n{comment}\n{tomlkit.dumps({'variant': {name: keys}})}")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optuna.visualization import plot_optimization_history
 
+from flashcore.cli import comparison
 from flashcore.cli.grid import grid as text_table
+from flashcore.explain.comparison import Comparison
 from flashcore.model.text import number
-from flashcore_tune.finalists import Final
 from flashcore_tune.search import STATIC, load, outcomes, ranked
 from flashcore_tune.space import Grid
 
@@ -50,7 +50,7 @@ def plot(study: optuna.Study, shape: str, file: Path) -> None:
     figure.write_html(file)
 
 
-def tables(study: optuna.Study, grid: Grid, finals: Sequence[Final]) -> str:
+def tables(study: optuna.Study, grid: Grid, finals: Comparison | None) -> str:
     """How many candidates each step rejected, the fastest ones, and the finalists."""
     found, shape = outcomes(study), grid.space.shapes[0]
     rejected = Counter(o.rejected for o in found.values() if o.rejected)
@@ -82,11 +82,5 @@ def tables(study: optuna.Study, grid: Grid, finals: Sequence[Final]) -> str:
         for i in passed[:_SHOWN]
     ]
     lines += ["", text_table(heads, rows)] if rows else []
-    if finals:
-        heads = ("finalist", "shape", f"speedup over {finals[0].reference}", "verdict", "config")
-        rows = [
-            [str(f.point), f.shape, f.speedup.text if f.speedup else "unmeasured", f.verdict, grid.text(f.point)]
-            for f in finals
-        ]
-        lines += ["", text_table(heads, rows)]
+    lines += ["", comparison.as_text(finals, every=True)] if finals else []
     return "\n".join(lines)
