@@ -190,8 +190,8 @@ def test_a_path_that_ninja_cannot_take_is_wrong_usage(compiler: toolchain.Nvcc, 
     root = copy()
     with pytest.raises(UsageError, match=r"expected a path without \|"):
         compile_one(root, tmp_path / "a|build", "two_steps")
-    with pytest.raises(UsageError, match=r"expected a path without \|"):
-        compile_one(root.rename(tmp_path / "a|b"), tmp_path / "build", "two_steps")
+    suite = root.rename(tmp_path / "a|b")
+    assert compile_one(suite, tmp_path / "build", "two_steps").of("two_steps").status == "ok", "no path of a target"
 
 
 def test_a_renamed_kernel_is_the_same_code(first: Built, copy: Copy, tmp_path: Path) -> None:

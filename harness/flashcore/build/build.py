@@ -352,8 +352,8 @@ def _compile(
 
         output = ninja.run(graph(suite, units, bindings, programs), builder.nvcc, jobs, tell, verbose=options.verbose)
         end_complete()
-        for name, folder in bindings.items():
-            if digest := file_hash(compiled := workplace / f"{name}.o"):
+        for folder in bindings.values():
+            if digest := file_hash(compiled := workplace / folder.name):
                 cache.keep(folder, BINDING, digest, True)
                 compiled.replace(folder / BINDING)
         for unit in rest:

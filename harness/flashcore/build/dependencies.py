@@ -40,7 +40,6 @@ _SYSTEM = r"/usr/(include|lib)/|.*/(include/c\+\+|lib/gcc|sysroot)/"
 _UNSAFE = r"""[\x00-\x1f\x7f$`"\\]|^-I.*'"""
 _INCLUDE_OPTION = r"-(?:I|isystem|-?include-path|-?system-include)[ =]?(\S+)"
 _FILE_CLOCK = 5  # CLOCK_REALTIME_COARSE: Linux's file time stamps lag by up to its resolution
-_SAMPLED = 4 << 20  # programs larger than this are hashed by 64 KB of each MB
 _STRING = rb'"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])\'(?:\\.|[^\'\\\n])*\''
 # An unclosed comment or raw string extends to the end of the file.
 _COMMENT = rb'(R"([^()\\\s]{0,16})\((?s:.*?\)\2"|.*)|' + _STRING + rb")|//[^\n]*|/\*(?s:.*?\*/|.*)"
@@ -313,10 +312,6 @@ def _hash(path: str) -> str:
 def _contents(paths: tuple[Path, ...], stamp: str) -> str:
     content = hashlib.sha256()
     for path in paths:
-        with path.open("rb") as stream:
-            size = os.fstat(stream.fileno()).st_size
-            content.update(f"{size} ".encode())
-            for at in range(0, size, 1 << 20):
-                stream.seek(at)
-                content.update(stream.read(1 << 16 if size > _SAMPLED else 1 << 20))
+        data = path.read_bytes()
+        content.update(f"{len(data)} ".encode() + data)
     return content.hexdigest()

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -37,7 +37,7 @@ HARNESS_INCLUDE = Path(__file__).parent / "include"
 EXPORTS = HARNESS_INCLUDE / "flashcore" / "exports.map"
 #: --exclude-libs hides each library's static CUDA runtime.
 LINK = ("-shared", "-Wl,--gc-sections", "-Wl,--exclude-libs,ALL", "-Wl,-Bsymbolic")
-_LINK = (*LINK, f"-Wl,--version-script={EXPORTS}")
+_EXPORTED = f"-Wl,--version-script={EXPORTS}"
 #: __TIME__ would make every compilation different.
 HOST_FLAGS = ("-Xcompiler", "-Werror=date-time")
 LOG = "variant.log"
@@ -53,7 +53,6 @@ BINDING = "binding.o"
 RULE = "variant.d"  # the files that the compiler read, as a make rule
 HOST_TEXT = "host.ii"  # preprocessed host code, which depends on the arch through __CUDA_ARCH_LIST__
 LINKED = "linked.so"  # shows that the libraries have all that a variant uses
-_STRICT = "-Wl,-z,defs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,123 +111,109 @@ def graph(suite: Suite, units: Sequence[Unit], bindings: Mapping[str, Path], pro
     Args:
         bindings: each problem's folder of generated files.
     """
-    shared = _Shared(units, bindings, programs)
-    edges = [*shared.edges()]
+    place = units[0].folder.parent.resolve()
+    edges = [*_shared(place, bindings, programs)]
     # ninja starts what is ready in this order: the GPU's arch first, and a suite's last variants, which are usually the
     # longest and would end the build alone.
     order = sorted(units, key=lambda unit: unit.is_host)
     for unit in reversed(order):
-        edges += _compiled(suite, unit, programs, bindings[unit.variant.problem])
+        folder = bindings[unit.variant.problem].resolve()
+        edges += _compiled(suite, unit, programs, folder)
         if unit.is_host:
-            edges += _linked(unit, shared)
-    defaults = [edge.target for edge in edges if edge.target.name in (CUBIN, PLAN, OPERATOR, SASS)]
+            edges += _planned(unit, programs)
+        if OPERATOR in unit.wanted:
+            edges.append(_operator(unit, programs, _binding(place, folder)))
+    made = dict.fromkeys(file for edge in edges for file in edge.targets)
+    wanted = [file for file in made if file.name in (CUBIN, PLAN, OPERATOR, SASS)]
     lines = [
         "ninja_required_version = 1.5",
-        f"builddir = {_path(units[0].folder.parent)}",  # ninja's log is removed with this folder
+        f"builddir = {_path(place)}",  # ninja's log is removed with this folder
         "rule step",
         "  command = $words",
         "  description = $what",
-        *(line for edge in edges for line in edge.lines()),
-        f"default {' '.join(map(_path, defaults))}",
+        *(line for edge in edges for line in edge.lines(made.keys())),
+        f"default {' '.join(map(_path, wanted))}",
     ]
     return "\n".join(lines) + "\n"
 
 
 class _Edge(NamedTuple):
-    """A step of the graph; ``also`` are other files that it makes."""
+    """A step of the graph: ``targets`` are the file that its command names, and others that it makes. Each file among
+    the words that another step makes is made before."""
 
     step: str
-    target: Path
-    words: Sequence[object]  # of its command
-    inputs: Sequence[Path]
+    targets: Sequence[Path]
+    words: Sequence[object]
     what: str
-    also: Sequence[Path] = ()
+    after: Sequence[Path] = ()
 
-    def lines(self) -> list[str]:
-        words = shlex.join(map(str, ("sh", STEPS, self.step, self.target, *self.words)))
-        outputs = " ".join(map(_path, (self.target, *self.also)))
-        inputs = " ".join(map(_path, self.inputs))
-        return [f"build {outputs}: step {inputs}", f"  words = {words.replace('$', '$$')}", f"  what = {self.what}"]
+    def lines(self, made: Set[Path]) -> list[str]:
+        words = shlex.join(map(str, ("sh", STEPS, self.step, self.targets[0], *self.words)))
+        inputs = [*self.after, *(word for word in self.words if isinstance(word, Path) and word in made)]
+        outputs, needed = (" ".join(map(_path, files)) for files in (self.targets, inputs))
+        return [f"build {outputs}: step {needed}", f"  words = {words.replace('$', '$$')}", f"  what = {self.what}"]
 
 
-class _Shared:
-    """What several units are linked with."""
+def _shared(place: Path, bindings: Mapping[str, Path], programs: Programs) -> Iterator[_Edge]:
+    """What several units are linked with. ninja makes only what they need."""
+    nvcc, cxx, _, torch_root = programs
+    flags = ("-std=c++17", "-O1")
+    recorder = (nvcc.path, *flags, "-Xcompiler", "-fPIC", f"-I{HARNESS_INCLUDE}", "-c", RECORDER_SOURCE)
+    yield _Edge("make", [place / RECORDER], recorder, "recorder of launches")
+    # Operators link against an empty library of that name, since the linker would read all of torch's symbols.
+    empty = (cxx, "-shared", "-nostdlib", f"-Wl,-soname,{TORCH}", "-x", "c++", "/dev/null")
+    yield _Edge("make", [place / TORCH], empty, "name of torch")
+    for name, folder in bindings.items():
+        headers = (f"-DTORCH_TARGET_VERSION={binding.TORCH_TARGET_VERSION}", "-isystem", f"{torch_root}/include")
+        source = (f"-I{folder.resolve()}", "-c", folder.resolve() / "binding.cpp")
+        words = (cxx, *flags, "-fPIC", "-fvisibility=hidden", *headers, *source)
+        yield _Edge("make", [place / folder.name], words, f"binding of {name}")
 
-    def __init__(self, units: Sequence[Unit], bindings: Mapping[str, Path], programs: Programs) -> None:
-        place = units[0].folder.parent.resolve()
-        self.programs, self.bindings = programs, bindings
-        self.recorder, self.torch = place / RECORDER, place / TORCH
-        hosts = [unit for unit in units if unit.is_host]
-        self.needs_recorder = any(isinstance(unit.variant.kind, ForeignLauncher) for unit in hosts)
-        self.needs_torch = programs.torch_root is not None and bool(hosts)
-        #: Those that are up to date are not made again.
-        self.objects = {
-            name: folder.resolve() / BINDING
-            if not programs.torch_root or cache.recall(folder, BINDING, file_hash(folder / BINDING))
-            else place / f"{name}.o"
-            for name, folder in bindings.items()
-        }
 
-    def edges(self) -> Iterator[_Edge]:
-        nvcc, cxx, _, torch_root = self.programs
-        if self.needs_recorder:
-            words = (nvcc.path, "-std=c++17", "-O1", "-Xcompiler", "-fPIC", f"-I{HARNESS_INCLUDE}", "-c")
-            yield _Edge("make", self.recorder, (*words, RECORDER_SOURCE), (RECORDER_SOURCE,), "recorder of launches")
-        if self.needs_torch:
-            # Operators link against an empty library of that name, since the linker would read all of torch's symbols.
-            words = (cxx, "-shared", "-nostdlib", f"-Wl,-soname,{TORCH}", "-x", "c++", "/dev/null")
-            yield _Edge("make", self.torch, words, (), "torch's name")
-        for name, folder in self.bindings.items():
-            if self.objects[name].name == BINDING:
-                continue
-            source = folder.resolve() / "binding.cpp"
-            headers = ("-isystem", f"{torch_root}/include", f"-I{folder.resolve()}")
-            flags = ("-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden")
-            version = f"-DTORCH_TARGET_VERSION={binding.TORCH_TARGET_VERSION}"
-            compiled = (cxx, *flags, version, *headers, "-c", source)
-            yield _Edge("make", self.objects[name], compiled, (source,), f"binding of {name}")
+def _binding(place: Path, folder: Path) -> Path:
+    """A problem's binding: in its folder if that is up to date, else it is made."""
+    made = folder / BINDING
+    return made if cache.recall(folder, BINDING, file_hash(made)) else place / folder.name
 
 
 def _compiled(suite: Suite, unit: Unit, programs: Programs, problem: Path) -> Iterator[_Edge]:
     cubin, what = unit.file(CUBIN), f"{unit.variant.name} {unit.arch}"
     if programs.disassembler is not None:
-        yield _Edge(
-            "disassemble", unit.file(SASS), (programs.disassembler, "-c", "-gi", cubin), (cubin,), f"{what} sass"
-        )
-    source = (Path(suite.root) / unit.variant.kind.file).resolve()
+        yield _Edge("disassemble", [unit.file(SASS)], (programs.disassembler, "-c", "-gi", cubin), f"{what} sass")
     words = (os.path.realpath(suite.root), *command(suite, unit, programs.nvcc.path, problem))
-    first, *more = (unit.file(OBJECT), cubin) if unit.is_host else (cubin,)
-    yield _Edge("compile", first, words, (source,), what, more)
+    yield _Edge("compile", [unit.file(OBJECT), cubin] if unit.is_host else [cubin], words, what)
 
 
-def _linked(unit: Unit, shared: _Shared) -> Iterator[_Edge]:
-    libraries, name = unit.libraries, unit.variant.name
-    cxx, compiled = shared.programs.cxx, unit.file(OBJECT)
-    runtime = (shared.programs.nvcc.cudart_static, "-ldl", "-lrt", "-lpthread")
-    # A source without FLASHCORE_VARIANT, or without a library, fails here instead of when it is loaded.
-    required = "-Wl,--require-defined=flashcore_launch_plan"
-    own = [required, *_files(libraries.static, libraries.of_torch), *runtime]
-    parts, first = [compiled], list[str]()
+def _planned(unit: Unit, programs: Programs) -> Iterator[_Edge]:
+    libraries, what = unit.libraries, f"{unit.variant.name} plan"
+    parts: list[object] = [programs.cxx, *LINK, unit.file(OBJECT)]
     if isinstance(unit.variant.kind, ForeignLauncher):
         # The recorder's symbols take precedence over the runtime's, which provides the rest.
-        parts, first = [*parts, shared.recorder], ["-Wl,-z,muldefs"]
+        parts += [unit.folder.parent.resolve() / RECORDER, "-Wl,-z,muldefs"]
+    # A source without FLASHCORE_VARIANT, or without a library, fails here instead of when it is loaded.
+    required = "-Wl,--require-defined=flashcore_launch_plan"
+    own = [required, *_files(libraries.static, libraries.of_torch), *_runtime(programs)]
+    strict = [] if libraries.loose else ["-Wl,-z,defs"]
     if libraries.shared or libraries.loose:
         # A launch plan is read without a GPU and without the libraries of the variant.
-        stubs, inputs = unit.file("stubs.o"), [*parts]
-        if not libraries.loose:
-            inputs.append(checked := unit.file(LINKED))
-            words = [cxx, *_LINK, _STRICT, *parts, *_files(libraries.shared), *first, *own]
-            yield _Edge("make", checked, words, parts, f"{name} with its libraries")
-        yield _Edge("stubs", stubs, [cxx, "-shared", *parts, *first, *own], inputs, f"{name} stubs of libraries")
-        parts = [*parts, stubs]
-    strict = [] if libraries.loose else [_STRICT]
-    yield _Edge("make", unit.file(PLAN), [cxx, *_LINK, *parts, *strict, *first, *own], parts, f"{name} plan")
-    if OPERATOR in unit.wanted:
-        needed = ("-Wl,--push-state,--no-as-needed", shared.torch, "-Wl,--pop-state")
-        files = _files(libraries.static, libraries.shared, libraries.of_torch)
-        inputs = [compiled, shared.objects[unit.variant.problem]]
-        words = [cxx, *_LINK, *inputs, *needed, *files, *runtime]
-        yield _Edge("make", unit.file(OPERATOR), words, [*inputs, shared.torch], f"{name} operator")
+        linked = [unit.file(LINKED)] if strict else []
+        if linked:
+            yield _Edge("make", linked, [*parts, *strict, *_files(libraries.shared), *own], f"{what} with libraries")
+        yield _Edge("stubs", [unit.file("stubs.o")], [*parts, *own], f"{what} without libraries", linked)
+        own = [unit.file("stubs.o"), *own]
+    yield _Edge("make", [unit.file(PLAN)], [*parts, _EXPORTED, *strict, *own], what)
+
+
+def _operator(unit: Unit, programs: Programs, bound: Path) -> _Edge:
+    torch = unit.folder.parent.resolve() / TORCH
+    libraries = _files(unit.libraries.static, unit.libraries.shared, unit.libraries.of_torch)
+    needed = ("-Wl,--push-state,--no-as-needed", torch, "-Wl,--pop-state", *libraries, *_runtime(programs))
+    words = (programs.cxx, *LINK, _EXPORTED, unit.file(OBJECT), bound, *needed)
+    return _Edge("make", [unit.file(OPERATOR)], words, f"{unit.variant.name} operator")
+
+
+def _runtime(programs: Programs) -> tuple[object, ...]:
+    return programs.nvcc.cudart_static, "-ldl", "-lrt", "-lpthread"
 
 
 def has_content(path: Path) -> bool:
