@@ -122,10 +122,10 @@ def test_two_levels_of_a_time_are_stated_with_both() -> None:
     assert section.answer and section.answer.levels == [f"attention has {levels}"]
     time = next(r for r in section.rows if r.cells[0].text == "attention").cells[1]
     assert time.detail == "two levels" and levels in time.title
-    assert levels in case("attention", "d64_s256_h8").answer[0]
+    assert levels in case("attention", "d64_s256_h8").sentence[0]
     cudnn = next(r for r in sections()["mission"].rows if r.cells[0].text == "cudnn").cells[1]
     assert "two levels: 10.1 µs in 74 % of the samples, 10.4 µs in the others" in cudnn.title
-    assert "levels" not in " ".join(case("attention", "d64_s4096").answer)
+    assert "levels" not in " ".join(case("attention", "d64_s4096").sentence)
 
 
 def test_a_prediction_of_time_and_its_step_have_one_ratio() -> None:
@@ -185,7 +185,7 @@ def test_the_counts_of_unmeasured_results_include_those_of_goals() -> None:
 def test_a_limiter_has_one_share_on_its_page() -> None:
     """In the bar, the table, the ladder's picture, the steps that reduced it and the advice."""
     view = case("tma_split_keys", "mission")
-    parts = view.time_parts
+    parts = view.parts
     assert view.ranked[0][0] is parts.limiter and len(view.ranked) >= 4
     shares = {kind: use.share for kind, use in uses(view.book.readings, "tma_split_keys", "mission").items()}
     assert shares["launch"] == parts.share("launch") and shares["issue"] == parts.share("issue")

@@ -23,12 +23,12 @@ def answers(record: Record, previous: Record | None = None, variant: str = "fast
 def test_four_answers_of_a_good_change() -> None:
     previous = factory.record(id=OLD, times={"fast": 50.0})
     text = answers(factory.record(times={"fast": 40.0}), previous)
-    assert "1 right?     yes, on 2 shapes; error at most 1.10 × its tolerance class's" in text
+    assert "1 correct?   yes, on 2 shapes; error at most 1.10 × its tolerance class's" in text
     assert f"against run {OLD}" in text
     assert "faster" in text.split("2 faster?")[1].splitlines()[0]
-    assert "than its parent slow" in text
+    assert "faster than the parent slow" in text
     assert "× its floor" in text
-    assert "stalls most on" in text
+    assert "waiting for the block's other warps at a barrier 4 %" in text and "no advice for waiting" in text
     assert "4 budgets?   none failed" in text
 
 
@@ -90,7 +90,7 @@ def test_a_peer_has_answers_too() -> None:
 def test_a_ratio_without_an_interval_says_why() -> None:
     text = answers(replace(factory.record(), raw_samples={}), factory.record(id=OLD))
     runs = "(no interval: the times were taken in different runs) than before"
-    samples = "(no interval: the samples of one of the times were not recorded) than its parent slow"
+    samples = "faster than the parent slow (no interval: the samples of one of the times were not recorded)"
     assert runs in text and samples in text
 
 

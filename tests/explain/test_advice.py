@@ -275,7 +275,7 @@ def test_the_largest_part_of_the_time_has_advice_or_a_line_that_says_so() -> Non
 def test_the_floors_resource_counts_by_what_it_takes_beyond_the_floor() -> None:
     """A case near its floor of DRAM bytes gains nothing from DRAM; the next part is named instead."""
     values: Values = {
-        **stall("barrier", 12.0),
+        **stall("barrier", 15.0),
         "dram_throughput": 80.0,
         "formula_bytes": 4e7,
         "formula_flop": 1e6,

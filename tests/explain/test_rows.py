@@ -66,8 +66,8 @@ def test_a_row_compares_the_fastest_variant_and_reference_of_all_names() -> None
 
 def test_only_times_of_the_same_rounds_have_an_interval() -> None:
     separate, together = row(times(9.0, 10.0)), row(times(10.0, 9.0))
-    assert separate.pair("best", "cudnn") == "best/twin against cudnn/mission"
-    assert together.pair("best", "cudnn_general") == "best/twin against cudnn_general/twin"
+    assert separate.pair("best", "cudnn") == (Case("best", "twin"), Case("cudnn", "mission"))
+    assert together.pair("best", "cudnn_general") == (Case("best", "twin"), Case("cudnn_general", "twin"))
     for made in (separate, together):
         over = made.over("best", made.reference)
         assert over and over.value == pytest.approx(9 / 4, rel=0.01)
@@ -126,4 +126,4 @@ def test_a_row_without_a_time_or_reference_compares_nothing() -> None:
     made = row(factory.bare_record(suite(MISSION)))
     assert (made.times, made.reference, made.over("slow", None), made.over("slow", "cudnn")) == ({}, None, None, None)
     assert made.over("slow", "absent") is None
-    assert made.pair("slow", "cudnn") == ""  # one name: nothing to tell apart
+    assert made.pair("slow", "cudnn") == (Case("slow", "mission"), Case("cudnn", "mission"))

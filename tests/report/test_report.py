@@ -302,7 +302,8 @@ def test_a_variants_page_gives_the_advice_on_its_case(tmp_path: Path) -> None:
     page = Page(render(limited(124.0, 128.0), tmp_path / "r")["variant/fast.html"]).words
     first = advice(book_of(limited(124.0, 128.0)).readings, "fast", "mission")[0]
     change, _, how = first.action.partition(":")
-    assert f"Next step {change} :{how}; {first.at_most} . ({first.values})" in page
+    missing = "Next step no advice for waiting for the block's other warps at a barrier 4 %"
+    assert f"{missing} {change} :{how}; {first.at_most} . ({first.values})" in page
 
 
 @pytest.mark.parametrize(
@@ -537,8 +538,8 @@ def test_a_variants_page_says_what_holds_it_with_evidence_and_what_helped_elsewh
     page = Page(pages["variant/fast.html"])
     words = page.words
     assert re.search(
-        r"40\.\d+ µs isolated, [\d.]+ × faster than its parent \[[\d.]+, [\d.]+\], "
-        r"[\d.]+ × the speed of the fastest reference on mission \[[\d.]+, [\d.]+\], [\d.]+ × its floor",
+        r"40\.\d+ µs isolated, [\d.]+ × faster than its parent slow \[[\d.]+, [\d.]+\], "
+        r"[\d.]+ × the speed of its reference cudnn \[[\d.]+, [\d.]+\], [\d.]+ × its floor",
         words,
     )
     row = next(r for r in page.rows if r[0][2] == "waiting for the block's other warps at a barrier")

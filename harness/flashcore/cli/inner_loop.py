@@ -1,19 +1,18 @@
-"""Answers the four questions of the inner loop: is it right, is it faster, what limits it, did it miss a budget."""
+"""The four answers of the inner loop: is it correct, is it faster, what limits it, did it miss a budget."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from flashcore.explain import compare_records, roofline
+from flashcore.explain import compare_records
+from flashcore.explain.advice import sentence
+from flashcore.explain.answer import Answer, Correctness
 from flashcore.explain.comparison import Change
 from flashcore.explain.readings import Readings
-from flashcore.explain.rows import Row
+from flashcore.gate.answers import Answers
 from flashcore.gate.wording import value_of
-from flashcore.model import intervals
-from flashcore.model.catalogue import STALL_REASONS
-from flashcore.model.cause import cause_text
+from flashcore.model.case import Case
 from flashcore.model.record import Record, Subject
-from flashcore.model.suite import REGIMES
 from flashcore.model.text import number
 from flashcore.pipeline.judging import Judged
 
@@ -30,10 +29,13 @@ def answers(judged: Judged, previous: Record | None, variant: str) -> list[str]:
     shapes = [s for s in record.suite.shapes if any(f.subject.shape == s for f in record.facts.of(variant))]
     no_run = ": ".join(filter(None, ("no earlier run to compare with", reason)))
     against = f"against run {before.id}" if before else no_run
-    gaps = {c.subject: c.gaps for c in roofline.case_bounds(record)}
-    lines = [f"{variant} on {record.gpu or 'no GPU'} ({against})", f"1 right?     {_right(record, variant)}"]
-    lines += _labelled("2 faster?   ", [x for s in shapes for x in _faster(record, before, variant, s)])
-    lines += _labelled("3 limited by?", [x for s in shapes for x in _limits(record, gaps, variant, s)])
+    answers = Answers(Readings(record), judged.judgement)
+    found = [answers.of(Case(variant, shape)) for shape in shapes]
+    lines = [f"{variant} on {record.gpu or 'no GPU'} ({against})"]
+    anywhere = Case(variant, next(iter(record.suite.shapes)))
+    lines += _labelled("1 correct?  ", [_correct(answers.of(anywhere).correct)])
+    lines += _labelled("2 faster?   ", [x for a in found for x in _faster(record, before, a)])
+    lines += _labelled("3 limited by?", [x for a in found for x in _limits(a)])
     lines += _labelled("4 budgets?  ", list(_budgets(judged, before, variant)))
     return lines
 
@@ -43,45 +45,33 @@ def _labelled(label: str, answers: Sequence[str]) -> list[str]:
     return [f"{label} {rows[0]}", *(f"{'':{len(label)}} {r}" for r in rows[1:])]
 
 
-def _right(record: Record, variant: str) -> str:
-    outcomes = [o for o in record.outcomes if o.variant == variant and o.stage == "check"]
-    judged = [o for o in outcomes if o.status in ("ok", "failed")]
-    wrong = [o for o in judged if o.status == "failed"]
-    if wrong:
-        named = "; ".join(f"{o.shape}: {o.reason}" for o in wrong)
-        return f"NO, wrong on {len(wrong)} of {len(judged)} shapes: {named}"
+def _correct(correct: Correctness) -> str:
+    judged = len(correct.wrong) + correct.correct
+    if correct.wrong:
+        named = "; ".join(f"{o.shape}: {o.reason}" for o in correct.wrong)
+        return f"NO, wrong on {len(correct.wrong)} of {judged} shapes: {named}"
     if not judged:
-        reasons = dict.fromkeys(o.reason for o in outcomes if o.reason)
+        reasons = dict.fromkeys(o.reason for o in correct.unchecked if o.reason)
         return "unmeasured: " + ("; ".join(reasons) or "it was not checked")
-    errors = [f.number for f in record.facts.of(variant) if f.name == "max_error_over_class" and f.number is not None]
-    worst = f"; error at most {max(errors):.2f} × its tolerance class's" if errors else ""
-    gaps = f"; not checked on {len(outcomes) - len(judged)}" if len(judged) < len(outcomes) else ""
-    return f"yes, on {len(judged)} shapes{worst}{gaps}"
+    worst = "" if correct.error is None else f"; error at most {correct.error:.2f} × its tolerance class's"
+    gaps = f"; not checked on {len(correct.unchecked)}" if correct.unchecked else ""
+    return f"yes, on {judged} shapes{worst}{gaps}"
 
 
-def _faster(record: Record, before: Record | None, variant: str, shape: str) -> Iterator[str]:
-    subject = Subject(variant, shape=shape)
-    regime = record.suite.shapes[shape].rank_by
-    now = record.time(subject, regime)
-    if now.us is None:
+def _faster(record: Record, before: Record | None, answer: Answer) -> Iterator[str]:
+    time, shape = answer.time, answer.case.shape
+    if time.us is None:
         return
-    text = f"{shape}: {number(round(now.us, 3), 'us')} {_words(regime)}"
-    if levels := intervals.levels(now.samples):
-        text += f" ({levels.text})"
-    for other in (r for r in REGIMES if r != regime):
-        if (time := record.facts.number(f"{other}_p50", subject)) is not None:
-            text += f", {number(round(time, 3), 'us')} {_words(other)}"
-    if before and (change := _before(before, record, subject, regime)) and change.speedup:
+    text = f"{shape}: {number(round(time.us, 3), 'us')} {_words(time.mode)}" + f" ({time.note})" * bool(time.note)
+    text += "".join(f", {number(round(us, 3), 'us')} {_words(mode)}" for mode, us in time.others.items())
+    subject = Subject(answer.case.variant, shape=shape)
+    if before and (change := _before(before, record, subject, time.mode)) and change.speedup:
         same = compare_records.same_code(before, subject, record, subject)
         text += f"; {change.speedup.text} than before{', but it is the same code' if same else ''}"
     yield text
-    row = Row(Readings(record), [record.suite.shapes[shape]])
-    parent = record.suite.variants[variant].parent if variant in record.suite.variants else None
-    if of := row.over(variant, parent):
-        yield f"{'':{len(shape)}}  {of.text} than its parent {parent}"
-    for over, name in ((record.suite.baseline, "baseline"), (row.reference, "fastest library")):
-        if of := row.over(variant, over):
-            yield f"{'':{len(shape)}}  {of.value:.2f}× the speed of the {name} {of.interval}"
+    for role, speedup in time.over.items():
+        pair = f" ({time.pair(role)})" if time.pair(role) else ""
+        yield f"{'':{len(shape)}}  {speedup.than(f'the {role} {time.names[role]}')}{pair}"
 
 
 def _before(before: Record, record: Record, subject: Subject, mode: str) -> Change | None:
@@ -95,23 +85,16 @@ def _words(regime: str) -> str:
     return regime.replace("_", " ")
 
 
-def _limits(record: Record, gaps: Mapping[Subject, Sequence[roofline.Gap]], variant: str, shape: str) -> Iterator[str]:
-    subject = Subject(variant, shape=shape)
-    stale = record.stale.get(subject.case)
-    if stale is not None:
-        yield f"{shape}: unmeasured: {cause_text(stale)}"
-        return
-    parts = [f"{_words(g.time.removesuffix('_p50'))} {g.text}" for g in gaps.get(subject, ())[:1]]
-    stalls = ((record.facts.number(f"stall_share_{r}", subject), r) for r in STALL_REASONS if r != "selected")
-    share, reason = max(((s, r) for s, r in stalls if s is not None), key=lambda stall: stall[0], default=(None, ""))
-    if share is not None:
-        parts.append(f"stalls most on {reason} ({share:.0f} %)")
-    for name, text in (("tensor_active", "tensor pipe active"), ("achieved_occupancy", "occupancy achieved")):
-        value = record.facts.number(name, subject)
-        if value is not None:
-            parts.append(f"{text} {value:.1f} %")
-    if parts:
-        yield f"{shape}: " + "; ".join(parts)
+def _limits(answer: Answer) -> Iterator[str]:
+    parts, gap, missing = answer.parts, answer.time.gap, answer.uncounted
+    limiter = parts.text + f" ({parts.note})" * bool(parts.note) if parts.limiter else ""
+    limiter = limiter or (f"unmeasured: {missing.text}" if missing else "")
+    yield f"{answer.case.shape}: " + "; ".join(filter(None, (gap.text if gap else "", limiter)))
+    if part := answer.unadvised:
+        yield f"{'':{len(answer.case.shape)}}  no advice for {part.brief}"
+    for step in answer.steps[:1]:
+        label = "other advice" if answer.unadvised else "next step"
+        yield f"{'':{len(answer.case.shape)}}  {label}: {sentence(step)}"
 
 
 def _budgets(judged: Judged, before: Record | None, variant: str) -> Iterator[str]:

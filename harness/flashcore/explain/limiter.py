@@ -124,11 +124,12 @@ class TimeParts:
 
     @property
     def next(self) -> Part | None:
-        """The part of which the most lies above the floor; ``None`` if nothing was timed, or none is worth a step."""
+        """The part of which the most lies above the floor; ``None`` if nothing was timed, none is worth a step, or more
+        of the time is unattributed."""
         taken = dict([self.floor])
         beyond = [(p.share - taken.get(p.kind, 0.0), p) for p in self.limiters if not p.overlaps]
-        worth = [(share, p) for share, p in beyond if min(share, self.above_floor) >= WORTH]
-        return max(worth, key=lambda x: x[0], default=(0.0, None))[1]
+        share, part = max(beyond, key=lambda x: x[0], default=(0.0, None))
+        return part if min(share, self.above_floor) >= WORTH and share >= self.parts[-1].share else None
 
     @property
     def most(self) -> Mapping[str, float]:

@@ -13,6 +13,7 @@ from math import inf
 
 from flashcore.explain.readings import Readings
 from flashcore.explain.times import Speedup, no_interval
+from flashcore.model.case import Case
 from flashcore.model.suite import Shape
 
 #: A time up to this much longer than the fastest counts as fast if it was taken alternately with what it is compared
@@ -62,14 +63,18 @@ class Row:
 
     @cached_property
     def reference(self) -> str | None:
-        """The reference that the row is compared with: the fastest, or one as fast whose ratio to the fastest variant
-        has an interval."""
-        fastest = next(iter(self.references), None)
+        """The reference that the row is compared with: that of its fastest variant."""
         best = next((name for name in self.times if name not in self.references), None)
-        if best is None or fastest is None:
+        return self.reference_of(best) if best else next(iter(self.references), None)
+
+    def reference_of(self, variant: str) -> str | None:
+        """The reference that a variant is compared with: the fastest, or one as fast if its ratio to the variant has an
+        interval."""
+        fastest = next(iter(self.references), None)
+        if fastest is None or variant not in self.times:
             return fastest
         fast = [name for name, time in self.references.items() if time <= AS_FAST * self.times[fastest]]
-        return next((name for name in fast if self._alternate(best, name)), fastest)
+        return next((name for name in fast if name != variant and self._alternate(variant, name)), fastest)
 
     def over(self, variant: str, other: str | None) -> Speedup | None:
         """The speedup of a variant over another of the row; ``None`` unless both were timed."""
@@ -77,10 +82,10 @@ class Row:
             return None
         return self.readings.speedup(self.shape.time, variant, other, shapes[0].name, shapes[1].name)
 
-    def pair(self, variant: str, other: str | None) -> str:
-        """The two cases that :meth:`over` compares; empty for a row of one shape."""
+    def pair(self, variant: str, other: str | None) -> tuple[Case, Case] | None:
+        """The two cases that :meth:`over` compares."""
         shapes = self.compared(variant, other)
-        return f"{variant}/{shapes[0].name} against {other}/{shapes[1].name}" if shapes and self.shapes[1:] else ""
+        return (Case(variant, shapes[0].name), Case(other or "", shapes[1].name)) if shapes else None
 
     def compared(self, variant: str, other: str | None) -> tuple[Shape, Shape] | None:
         """The shapes of the two cases that are compared: as fast ones whose ratio has an interval, else the fastest."""

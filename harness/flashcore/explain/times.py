@@ -57,9 +57,13 @@ class Speedup(NamedTuple):
     @property
     def text(self) -> str:
         """``1.953 × faster [1.930, 1.980]``, or that there is no difference."""
+        return self.than("")
+
+    def than(self, other: str) -> str:
+        """``1.953 × faster than OTHER [1.930, 1.980]``, or that there is no difference."""
         if self.unchanged:
-            return f"no difference, ratio {self.value:.3f} {self.interval}"
-        return f"{faster(self.value, shown=f'{self.value:.3f}')} {self.interval}"
+            return f"no difference{f' from {other}' * bool(other)}, ratio {self.value:.3f} {self.interval}"
+        return f"{faster(self.value, other, f'{self.value:.3f}')} {self.interval}"
 
 
 def speedup(before: Time, after: Time) -> Speedup | None:

@@ -9,15 +9,14 @@ from statistics import median
 from typing import Any
 
 from flashcore.explain import heat, roofline
-from flashcore.explain.advice import Advice, advice, precedents
+from flashcore.explain.advice import Advice, precedents
 from flashcore.explain.compare_records import MODES, MOVED
 from flashcore.explain.ladder import COUNTERS
 from flashcore.explain.limiter import Part, Remedy, phase_shares
 from flashcore.explain.predictions import predicted_share
-from flashcore.explain.rows import Row
 from flashcore.model.catalogue import FACTS, STALL_REASONS
 from flashcore.model.record import Listing
-from flashcore.model.text import faster, quantity, significant
+from flashcore.model.text import quantity, significant
 from flashcore.report.cells import Bar, Cell, fact_cell, missing, not_applicable, number_cell, unbroken, words
 from flashcore.report.view import Case
 
@@ -113,37 +112,30 @@ class CaseView(Case):
     """The content of a page about one case."""
 
     @property
-    def answer(self) -> list[str]:
-        """The parts of a sentence: the time, compared with the parent, the fastest reference and the floor."""
-        time, step, gap = self.number(self.shape.time), self.step, self.gap
+    def sentence(self) -> list[str]:
+        """The parts of a sentence: the time, compared with the parent, the best reference and the floor."""
+        time = self.time
         if self.variant.imported and (ns := self.number("ncu_duration")):
             return [f"{significant(ns / 1e3)} µs under ncu (the median of its launches)"]
-        if not time:
+        if time.us is None:
             return [f"no time: {self.book.why(self.shape.time, self.subject)}"]
-        parts = [
-            f"{significant(time)} µs {words(self.shape.rank_by)}"
-            + (f" ({note})" if (note := self.levels or self.first_round) else "")
-        ]
-        if step is not None and step.speedup:
-            parts.append(f"{unbroken(faster(step.speedup.value, 'its parent'))} {step.speedup.interval}")
-        row = Row(self.book.readings, [self.shape])
-        if speedup := row.over(self.variant.name, row.reference):
-            over = unbroken(faster(speedup.value, f"the fastest reference on {self.shape.name}"))
-            parts.append(f"{over} {speedup.interval}")
-        if gap:
-            parts.append(gap.text)
-        return parts
+        parts = [f"{significant(time.us)} µs {words(time.mode)}" + f" ({time.note})" * bool(time.note)]
+        for role in ("parent", "reference"):
+            if ratio := time.over.get(role):
+                pair = f" ({time.pair(role)})" * bool(time.pair(role))
+                parts.append(unbroken(ratio.than(f"its {role} {time.names[role]}")) + pair)
+        return [*parts, time.gap.text] if time.gap else parts
 
     @property
     def ranked(self) -> list[tuple[Part, list[Remedy]]]:
         """The limiters, each with the ladder's steps that reduced it most."""
-        parts, readings = self.time_parts.limiters[:MOST_LIMITERS], self.book.readings
+        parts, readings = self.parts.limiters[:MOST_LIMITERS], self.book.readings
         return [(x, list(islice(precedents(readings, x.kind, self.subject), 2))) for x in parts]
 
     @property
     def steps(self) -> tuple[Advice, ...]:
         """The first pieces of advice."""
-        return advice(self.book.readings, self.variant.name, self.shape.name)[:MOST_STEPS]
+        return self.answer.steps[:MOST_STEPS]
 
     @property
     def moved(self) -> list[list[Cell]]:

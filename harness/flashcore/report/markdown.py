@@ -56,7 +56,7 @@ def render(
                 a.regime,
                 a.over_reference + f" [{a.interval}]" * bool(a.interval) + f" ({a.pair})" * bool(a.pair),
                 a.floor,
-                a.case.time_parts.text or UNMEASURED,
+                a.case.parts.text or UNMEASURED,
             ]
         winners.append([s.row.name, *cells])
     heads = ("shape", "winner", "µs", "mode", "reference", "floor", "limited by")

@@ -8,7 +8,8 @@ from functools import cached_property
 from math import log10
 
 from flashcore.chips.occupancy import waves
-from flashcore.explain.advice import UNTIMED, Advice, advice, order, unadvised
+from flashcore.explain.advice import UNTIMED, Advice, order
+from flashcore.explain.answer import Role
 from flashcore.explain.ladder import Ladder, Step
 from flashcore.explain.limiter import Part, TimeParts, uses
 from flashcore.explain.resources import Use
@@ -95,13 +96,13 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The winner on a shape, as text and as cells.
+class Winner:
+    """The fastest variant on a shape: its answer as text and as cells.
 
     Args:
         pair: the compared cases, if the shape has several names.
-        others: the winner's times in the other regimes.
-        levels: descriptions of the winner's and the reference's times that have two levels.
+        others: its times in the other modes.
+        levels: descriptions of its time and the reference's, if they have two levels.
         summary: the row in the table of all problems.
     """
 
@@ -174,7 +175,7 @@ class Section:
     """
 
     row: CaseRow
-    answer: Answer | None
+    answer: Winner | None
     picture: Picture | None
     columns: Sequence[tuple[str, str, str, str]]
     rows: list[Row]
@@ -253,26 +254,24 @@ def _section(book: Book, row: CaseRow) -> Section:
     timed = [cases[name] for name in row.times]
     reasons = dict.fromkeys(case.why("bench") for case in cases.values()) if not timed else {}
     ladder = book.ladder(*row.shapes)
-    answer = _answer(ladder, timed)
+    winner = _winner(ladder, timed)
     # Without times, not the baseline: it would have the largest gain, but nobody works on it.
     ours = [case for case in cases.values() if case.role != "peer"]
     built = [case for case in ours if case.role != "baseline"] or ours
-    items = [
-        x for c in ([answer.case] if answer else built) for x in advice(book.readings, c.variant.name, c.shape.name)
-    ]
-    steps = grouped((x.rule, x) for x in (items if answer else sorted(items, key=order)))
+    items = [x for case in ([winner.case] if winner else built) for x in case.answer.steps]
+    steps = grouped((x.rule, x) for x in (items if winner else sorted(items, key=order)))
     first = next(iter(steps.values()), None)
     rows = [_row(case, ladder) for case in (*timed, *(c for name, c in cases.items() if name not in row.times))]
     keys = [key for key, *_ in COLUMNS]
     shown = [keys.index(key) for key in ((RATES if book.rates else ()) if timed else STATIC)]
     columns = [*shown, *(i for i in range(len(keys)) if i not in shown)]
-    about = answer.case if answer else cases[first[0].subject.variant] if first else next(reversed(ours), None)
-    time = about.time_parts if about else None
+    about = winner.case if winner else cases[first[0].subject.variant] if first else next(reversed(ours), None)
+    time = about.parts if about else None
     if time and not time.timed and time.parts[-1].share > 95:  # only shows that the SMs are busy
         time = None
     return Section(
         row,
-        answer,
+        winner,
         _picture(ladder, timed) if timed else None,
         [_RATE if book.rates and COLUMNS[i][0] == "tflops" else COLUMNS[i] for i in columns],
         [replace(r, cells=tuple(r.cells[i] for i in columns)) for r in rows],
@@ -281,23 +280,22 @@ def _section(book: Book, row: CaseRow) -> Section:
         time,
         _planned(about) if about and not time else "",
         [(same[0], list(dict.fromkeys(x.subject.variant for x in same))) for same in steps.values()][:MOST_STEPS],
-        unadvised(book.readings, answer.case.variant.name, answer.case.shape.name) if answer else None,
+        winner.case.answer.unadvised if winner else None,
     )
 
 
 # --- the answer -------------------------------------------------------------------------------------
 
 
-def _answer(ladder: Ladder, timed: Sequence[Case]) -> Answer | None:
+def _winner(ladder: Ladder, timed: Sequence[Case]) -> Winner | None:
     """The winner, as sentence parts and as a row."""
-    best, row, gap = ladder.best, ladder.row, ladder.floor
-    if best is None or best.after.value is None:
+    if ladder.best is None or ladder.best.after.value is None:
         return None
-    case = next(c for c in timed if c.variant is best.variant)
-    time, rank = best.after.value, row.shape.rank_by
-    reference, name = row.reference, best.variant.name
-    speedup = row.over(name, reference)
-    pair, interval = row.pair(name, reference), _interval(speedup) if speedup else ""
+    case = next(c for c in timed if c.variant is ladder.best.variant)
+    time, name = case.time, case.variant.name
+    gap, reference, speedup = time.gap, time.names.get("reference"), time.over.get("reference")
+    cases = time.pairs.get("reference", ()) if ladder.row.shapes[1:] else ()
+    pair, interval = " against ".join(map(str, cases)), _interval(speedup) if speedup else ""
     origin = f", {gap.floor.roof.origin}" if gap and gap.floor.roof else ""
     over, compared = "no reference was timed", missing("no reference was timed")
     floor = f"{significant(gap.ratio, 3)}\u00a0×\u00a0its floor" if gap else "its floor is unknown"
@@ -308,20 +306,21 @@ def _answer(ladder: Ladder, timed: Sequence[Case]) -> Answer | None:
     if rate := _rate(case):
         over, compared, interval = f"{rate.text}\u00a0{rate.unit}", rate, ""
         floor = rate.title
-    return Answer(
+    named = [c for c in timed if c.time.levels and c.variant.name in (name, reference)]
+    return Winner(
         case=case,
-        time=significant(time, 3),
-        regime=words(rank),
+        time=significant(time.us or 0.0, 3),
+        regime=words(time.mode),
         over_reference=over,
         interval=interval,
         pair=pair,
         floor=floor,
         floor_title=f"{significant(gap.floor_us, 3)} µs ({gap.floor.resource}{origin})" if gap else "",
-        others=[(words(r), f"{significant(t, 3)} µs") for r in REGIMES if r != rank and (t := case.number(f"{r}_p50"))],
-        levels=[f"{c.variant.name} has {c.levels}" for c in timed if c.levels and c.variant.name in (name, reference)],
+        others=[(words(mode), f"{significant(us, 3)} µs") for mode, us in time.others.items()],
+        levels=[f"{c.variant.name} has {c.time.levels}" for c in named],
         summary=[
             variant_cell(name, shape=case.shape.name),
-            number_cell(time, title=case.levels, detail=TWO_LEVELS if case.levels else words(rank)),
+            number_cell(time.us or 0.0, title=time.levels, detail=TWO_LEVELS if time.levels else words(time.mode)),
             compared,
         ],
     )
@@ -394,7 +393,7 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _row(case: Case, ladder: Ladder) -> Row:
-    variant, parts, row = case.variant, case.time_parts, ladder.row
+    variant, parts, row, taken = case.variant, case.parts, ladder.row, case.time
     step = next((s for s in ladder.steps if s.variant is variant), None)
     mark = "★" if step and step.on_path else LABELS.get(case.role, "")
     correct, note = _correct(case)
@@ -409,16 +408,16 @@ def _row(case: Case, ladder: Ladder) -> Row:
         variant_cell(
             variant.name, variant.technique, f"{mark} {case.shape.name}" if row.shapes[1:] else mark, case.shape.name
         ),
-        replace(time, title=f"{time.title}\n{case.levels}", detail=TWO_LEVELS)
-        if case.levels
-        else replace(time, detail=case.first_round),
-        _over_parent(step),
-        _over(case, row, row.reference, "speedup_vs_peer"),
+        replace(time, title=f"{time.title}\n{taken.levels}", detail=TWO_LEVELS)
+        if taken.levels
+        else replace(time, detail=taken.first_round),
+        _over_parent(case, step),
+        _over(case, "reference", "speedup_vs_peer"),
         gap,
         correct,
         case.book.limits_badge(variant, f"{GUARDRAILS}?variant={variant.name}"),
         limiter if parts.text else missing(case.why("profile")),
-        _over(case, row, case.book.record.suite.baseline, "speedup_vs_baseline"),
+        _over(case, "baseline", "speedup_vs_baseline"),
         *(case.cell(name) for name in (*(f"{regime}_p50" for regime in REGIMES), "isolated_p90")),
         _rate(case) or case.cell("tflops"),
         floor,
@@ -457,21 +456,21 @@ def _correct(case: Case) -> tuple[Cell, str]:
     return check_cell(check, check.reason or f"largest absolute error: {case.cell('max_error').text}"), note
 
 
-def _over_parent(step: Step | None) -> Cell:
+def _over_parent(case: Case, step: Step | None) -> Cell:
+    speedup = case.time.over.get("parent")
     if step is None or step.parent is None:
         return not_applicable("it has no parent")
-    if not step.speedup:
+    if speedup is None:
         return missing(step.after.why or f"of its parent: {step.before.why}")
-    return number_cell(step.speedup.value, title=f"than {step.parent}; {_interval(step.speedup)}")
+    return number_cell(speedup.value, title=f"than {step.parent}; {_interval(speedup)}")
 
 
-def _over(case: Case, row: CaseRow, other: str | None, fact: str) -> Cell:
-    """The speedup over another variant of the row; without one, the fact's cell, which has the reason."""
-    speedup = row.over(case.variant.name, other)
+def _over(case: Case, role: Role, fact: str) -> Cell:
+    """The speedup over another variant; without one, the fact's cell, which has the reason."""
+    speedup = case.time.over.get(role)
     if speedup is None:
         return case.cell(fact)
-    pair = row.pair(case.variant.name, other)
-    return number_cell(speedup.value, title=f"{pair}\n{_interval(speedup)}".strip())
+    return number_cell(speedup.value, title=f"{case.time.pair(role)}\n{_interval(speedup)}".strip())
 
 
 def _interval(speedup: Speedup) -> str:
@@ -486,7 +485,7 @@ def _ends(speedup: Speedup) -> str:
 
 def _floor(case: Case) -> tuple[Cell, Cell]:
     """The floor of the ranking regime (without a time: of cold caches), and the gap to it."""
-    bounds, gap = case.book.bounds.get(case.subject), case.gap
+    bounds, gap = case.book.bounds.get(case.subject), case.time.gap
     bound = gap.floor if gap is not None else bounds.floor if bounds else None
     if bound is None:
         unknown = missing("no roof of this device is known")

@@ -271,7 +271,7 @@ class VariantView:
                 self.book.cell(n, case.subject, brief=True, with_unit=bool(self.variant.imported))
                 for n, _ in self.times
             ),
-            Cell(case.time_parts.short or UNMEASURED, title=case.time_parts.text, sort=case.time_parts.short),
+            Cell(case.parts.short or UNMEASURED, title=case.parts.text, sort=case.parts.short),
         ]
 
     @cached_property

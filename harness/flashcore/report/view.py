@@ -9,11 +9,12 @@ from functools import cache, cached_property
 from typing import Generic, TypeVar
 
 from flashcore.explain import heat, ladder, measured_roofs
+from flashcore.explain.answer import Answer, Duration
 from flashcore.explain.ladder import Ladder, Step
 from flashcore.explain.limiter import TimeParts, time_parts
 from flashcore.explain.readings import Readings, extreme, unmeasured
-from flashcore.explain.roofline import Gap
 from flashcore.explain.rows import Row
+from flashcore.gate.answers import Answers
 from flashcore.gate.judge import Judgement, Status
 from flashcore.gate.wording import summary
 from flashcore.model.catalogue import FACTS
@@ -115,6 +116,7 @@ class Book:
         #: Identical shapes share a row.
         self.rows = [Row(self.readings, shapes) for shapes in suite.rows(self.shapes)]
         self.rates = measured_roofs.rates(record)
+        self.answers = Answers(self.readings, judgement)
         self.listings = cache(self._listings)  # a case's, each with its lines in order
         self._ladders: dict[tuple[str, ...], Ladder] = {}
 
@@ -254,8 +256,18 @@ class Case:
         return self.book.role(self.variant)
 
     @property
-    def time_parts(self) -> TimeParts:
-        """The parts of its time."""
+    def answer(self) -> Answer:
+        """The answers to the four questions."""
+        return self.book.answers.of(self.subject.case)
+
+    @property
+    def time(self) -> Duration:
+        """Its time and what it is compared with."""
+        return self.book.answers.time(self.subject.case)
+
+    @property
+    def parts(self) -> TimeParts:
+        """What takes its time."""
         return time_parts(self.book.readings, self.variant.name, self.shape.name)
 
     @cached_property
@@ -268,22 +280,6 @@ class Case:
     def step(self) -> Step | None:
         """The case's step on the ladder."""
         return next((s for s in self.book.ladder(self.shape).steps if s.variant.name == self.variant.name), None)
-
-    @property
-    def gap(self) -> Gap | None:
-        """The gap between the ranking time and its floor."""
-        bounds = self.book.bounds.get(self.subject)
-        return bounds.gap(self.shape.time) if bounds else None
-
-    @cached_property
-    def levels(self) -> str:
-        """A description of the ranking time's two levels; empty if it has only one."""
-        return self.book.readings.levels(self.shape.time, self.variant.name, self.shape.name)
-
-    @property
-    def first_round(self) -> str:
-        """The number of its samples in words, if it was timed no further after a first round; else empty."""
-        return self.book.readings.first_round(self.shape.time, self.variant.name, self.shape.name)
 
     def number(self, fact: str) -> float | None:
         return self.book.record.facts.number(fact, self.subject)

@@ -7,15 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Literal, NamedTuple
 
-from flashcore.explain.advice import advice, as_data, sentence, unadvised
-from flashcore.explain.limiter import time_parts
-from flashcore.explain.readings import Readings
+from flashcore.explain.advice import as_data, sentence
+from flashcore.explain.answer import Answer
+from flashcore.gate.judge import Judgement
 from flashcore.gate.wording import sentence as verdict_sentence
 from flashcore.gate.wording import summary
 from flashcore.model.intervals import levels, ratio
-from flashcore.model.record import CaseOutcome, Record, Subject
+from flashcore.model.record import CaseOutcome
 from flashcore.model.text import number
-from flashcore.pipeline.judging import Rules, judge_record
 
 Question = Literal["budgets", "right", "faster", "limits"]
 Status = Literal["ok", "failed", "unmeasured"]
@@ -29,9 +28,8 @@ class Content(NamedTuple):
     data: Mapping[str, Any] = {}
 
 
-def of_budgets(record: Record, variant: str) -> Content:
-    """The variant's limits: those that fail, and how many are met."""
-    judgement = judge_record(Rules(variants=(variant,)), record).judgement
+def of_budgets(judgement: Judgement) -> Content:
+    """The limits of a variant: those that fail, and how many are met."""
     counts, failed = dict(judgement.counts()), judgement.failed
     status: Status = "failed" if failed else "ok" if counts.get("pass") else "unmeasured"
     lines = [verdict_sentence(v) for v in failed] or [summary(judgement)]
@@ -65,20 +63,14 @@ def of_times(regime: str, samples: Sequence[float], others: Mapping[str, Sequenc
     return Content("ok", lines, data)
 
 
-def of_limits(record: Record, variant: str, shape: str) -> Content:
-    """The case's time over its floor, what takes the rest, and the first advice."""
-    readings = Readings(record)
-    parts = time_parts(readings, variant, shape)
-    bounds = readings.bounds.get(Subject(variant, shape=shape))
-    gaps = bounds.gaps if bounds else ()
-    lines = [*(g.text for g in gaps[:1]), *filter(None, [parts.text])]
-    first = advice(readings, variant, shape)[:1]
-    lines += [sentence(x) for x in first]
-    if part := unadvised(readings, variant, shape):
-        lines.append(f"no advice for {part.brief}")
+def of_limits(answer: Answer) -> Content:
+    """The case's time over its floor, what takes the time, and the next step."""
+    parts, gap, first = answer.parts, answer.time.gap, answer.steps[:1]
+    lines = [*filter(None, (gap.text if gap else "", parts.text)), *map(sentence, first)]
+    if answer.unadvised:
+        lines.append(f"no advice for {answer.unadvised.brief}")
     data = {
         "limiters": [{"kind": x.kind, "share": x.share, "evidence": x.evidence} for x in parts.limiters],
         "advice": [as_data(x) for x in first],
     }
-    status: Status = "ok" if parts.timed and (parts.limiter or gaps) else "unmeasured"
-    return Content(status, lines or ["unmeasured"], data)
+    return Content("ok" if parts.limiter or gap else "unmeasured", lines or ["unmeasured"], data)

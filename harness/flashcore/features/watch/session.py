@@ -16,8 +16,11 @@ from typing import Any, Self
 from flashcore.build.compiling import compile_all
 from flashcore.errors import CapabilityError
 from flashcore.explain.advice import advice
+from flashcore.explain.readings import Readings
 from flashcore.features.watch import answers, child, counted
 from flashcore.features.watch.answers import Content, Question
+from flashcore.gate.answers import Answers
+from flashcore.gate.judge import Judgement
 from flashcore.measure.bench import case_times
 from flashcore.measure.cases import Pair, child_cases, sort_out
 from flashcore.measure.check import check
@@ -26,9 +29,11 @@ from flashcore.measure.formulas import formula_facts
 from flashcore.measure.profile import profile
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import KernelCall
-from flashcore.model.record import CaseOutcome, Measured, Record, StageNote, StageResult
+from flashcore.model.case import Case
+from flashcore.model.record import CaseOutcome, Measured, StageNote, StageResult
 from flashcore.model.suite import Stage, Variant
 from flashcore.pipeline import revision
+from flashcore.pipeline.judging import Rules, judge_record
 from flashcore.pipeline.opening import open_recordable
 from flashcore.pipeline.recording import Outcome, joined
 from flashcore.records import store
@@ -176,12 +181,12 @@ class Session:
 
         only = replace(context, variants=(variant,))
         context = replace(context, variants=(variant, *(v for v in context.variants if v.is_reference)))
-        record = _record(context, Measured())
-        yield answer("budgets", answers.of_budgets(record, variant.name))
+        found, judgement = _answers(context, Measured(), variant)
+        yield answer("budgets", answers.of_budgets(judgement))
         failed = any(a.variant == variant.name and a.status == "failed" for a in context.built.artifacts)
         if context.cannot_measure and not failed:
             for shape in [s for s in context.shapes if variant.runs_on(s)][:1]:
-                yield answer("limits", answers.of_limits(record, variant.name, shape.name), shape.name)
+                yield answer("limits", answers.of_limits(found.of(Case(variant.name, shape.name))), shape.name)
         if context.cannot_measure or failed:
             return
         with context.workers.leased(self.say):
@@ -202,10 +207,10 @@ class Session:
         measured = Measured()
         for stage, result in results.items():
             measured = measured.plus(result, StageNote(stage.partition(" ")[0], "ok", 0.0, ""))
-        record = _record(context, measured)
+        found, judgement = _answers(context, measured, variant)
         for _, shape in ready:
-            yield answer("limits", answers.of_limits(record, variant.name, shape.name), shape.name)
-        yield answer("budgets", answers.of_budgets(record, variant.name))
+            yield answer("limits", answers.of_limits(found.of(Case(variant.name, shape.name))), shape.name)
+        yield answer("budgets", answers.of_budgets(judgement))
         advice.cache_clear()  # it would keep the records of the last saves
 
     def _timed(self, context: Context, variant: Variant, case: KernelCall, longer: bool) -> tuple[StageResult, Content]:
@@ -291,8 +296,11 @@ class Session:
         self._temporary.cleanup()
 
 
-def _record(context: Context, measured: Measured) -> Record:
-    return joined(context, store.new_id(), Outcome(formula_facts(context), context.built, measured), [])
+def _answers(context: Context, measured: Measured, variant: Variant) -> tuple[Answers, Judgement]:
+    """The answers about what was measured, with the judgement on one variant."""
+    record = joined(context, store.new_id(), Outcome(formula_facts(context), context.built, measured), [])
+    judgement = judge_record(Rules(variants=(variant.name,)), record).judgement
+    return Answers(Readings(record), judgement), judgement
 
 
 def _cases(context: Context, stage: Stage, before: Sequence[CaseOutcome]) -> tuple[list[KernelCall], list[CaseOutcome]]:

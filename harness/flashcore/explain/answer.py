@@ -1,0 +1,234 @@
+"""Answers the four questions of a case: is it correct, is it faster, what limits it, did it miss a budget.
+
+Terminal, brief, ``watch``, Markdown and pages show this object. A figure that two of them show is one attribute of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Literal
+
+from flashcore.explain.advice import Advice, advice, unadvised
+from flashcore.explain.limiter import Part, TimeParts, time_parts
+from flashcore.explain.readings import Readings
+from flashcore.explain.roofline import Gap
+from flashcore.explain.rows import Row
+from flashcore.explain.times import Speedup
+from flashcore.model import intervals
+from flashcore.model.case import Case
+from flashcore.model.cause import Cause, Detail, cause_text
+from flashcore.model.causes import NO_STAGE, WrongAnswer
+from flashcore.model.record import CaseOutcome, Subject, Value
+from flashcore.model.suite import REGIMES, Regime, Stage
+
+#: What a variant's time is compared with.
+Role = Literal["parent", "baseline", "reference"]
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Why an answer is unmeasured: ``text``, and its cause if programs can ask for it."""
+
+    text: str
+    cause: Cause | None
+
+
+@dataclass(frozen=True, slots=True)
+class Correctness:
+    """Whether a variant's answers are correct.
+
+    Args:
+        status: ``wrong`` if they are on any shape; else the outcome of the case's own shape.
+        correct: the number of shapes on which they are.
+        wrong: the failed checks, the smallest problem first.
+        unchecked: the checks without an outcome.
+        error: the largest error, over that of its tolerance class.
+        missing: why it is unmeasured.
+    """
+
+    status: Literal["correct", "wrong", "unmeasured"]
+    correct: int
+    wrong: tuple[CaseOutcome, ...]
+    unchecked: tuple[CaseOutcome, ...]
+    error: float | None
+    missing: Missing | None
+
+    @property
+    def smallest(self) -> str:
+        """The smallest shape with wrong answers; empty if there is none."""
+        return self.wrong[0].shape if self.wrong else ""
+
+    @property
+    def elements(self) -> Detail | None:
+        """The first wrong element at that shape; ``None`` if unknown."""
+        cause = self.wrong[0].cause if self.wrong else None
+        return cause.elements if isinstance(cause, WrongAnswer) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """A case's time in the mode that ranks on its shape, and what it is compared with.
+
+    Args:
+        us: the median; ``None`` if unmeasured.
+        samples: each of them, µs.
+        levels: its two levels in words; empty if it has only one.
+        first_round: the number of samples in words, if it was timed no further after a first round; else empty.
+        gap: the time over the floor of its problem.
+        others: the medians in the other modes, µs.
+        over: the speedup over the other of each role, which is that of its row of identical shapes.
+        names: the variant of each role; a role without one is left out.
+        pairs: the two cases that are compared.
+        missing: why it is unmeasured.
+    """
+
+    case: Case
+    mode: Regime
+    us: float | None
+    samples: Sequence[float]
+    levels: str
+    first_round: str
+    gap: Gap | None
+    others: Mapping[Regime, float]
+    over: Mapping[Role, Speedup]
+    names: Mapping[Role, str]
+    pairs: Mapping[Role, tuple[Case, Case]]
+    missing: Missing | None
+
+    def pair(self, role: Role) -> str:
+        """The two cases that are compared, if one is on a shape of another name than the case's; else empty."""
+        pair = self.pairs.get(role, ())
+        return " against ".join(map(str, pair)) if {x.shape for x in pair} - {self.case.shape} else ""
+
+    @property
+    def note(self) -> str:
+        """What a reader of the median should know."""
+        return self.levels or self.first_round
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the median, µs; ``None`` without samples."""
+        found = intervals.ratio(self.samples, (1.0,), paired=False) if self.samples else None
+        return (found.low, found.high) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetResult:
+    """A verdict on a budget, where the case is nearest to the limit.
+
+    Args:
+        headroom: the distance from the limit, relative to it; negative if exceeded; ``None`` if undefined.
+    """
+
+    budget: str
+    subject: Subject
+    status: str
+    severity: str
+    value: Value | None
+    unit: str
+    limit: str
+    source: str | None
+    reason: str
+    headroom: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answers for one case.
+
+    Args:
+        parts: what takes the time; ``parts.limiter`` is the largest.
+        uncounted: why no limiter is known.
+        steps: all advice, the next step first.
+        unadvised: the part of which the most lies above the floor, if no advice can remove some of it.
+        budgets: each budget once, failed ones first, then by rising headroom.
+    """
+
+    case: Case
+    correct: Correctness
+    time: Duration
+    parts: TimeParts
+    uncounted: Missing | None
+    steps: tuple[Advice, ...]
+    unadvised: Part | None
+    budgets: tuple[BudgetResult, ...]
+
+
+def answer(readings: Readings, case: Case, time: Duration, budgets: Sequence[BudgetResult]) -> Answer:
+    """The answers for a case of the record.
+
+    Args:
+        time: by :func:`duration`.
+        budgets: from the command's judgement (:mod:`flashcore.gate.answers`, which makes answers).
+    """
+    at = case.variant, case.shape
+    parts = time_parts(readings, *at)
+    return Answer(
+        case,
+        correctness(readings, case),
+        time,
+        parts,
+        None if parts.limiter else _missing(readings, case, "profile", "ncu_duration"),
+        advice(readings, *at),
+        unadvised(readings, *at),
+        tuple(budgets),
+    )
+
+
+def correctness(readings: Readings, case: Case) -> Correctness:
+    """Whether a case's variant is correct."""
+    record, variant = readings.record, case.variant
+    fresh = [o for o in record.outcomes if o.variant == variant and o.stage == "check" and o.case not in record.stale]
+
+    def size(outcome: CaseOutcome) -> float:
+        return readings.of("formula_flop", variant, outcome.shape).value or inf
+
+    wrong = sorted((o for o in fresh if o.status == "failed"), key=size)
+    correct = sum(o.status == "ok" for o in fresh)
+    unchecked = tuple(o for o in fresh if o.status not in ("ok", "failed"))
+    own = next((o for o in fresh if o.shape == case.shape), None)
+    status: Literal["correct", "wrong", "unmeasured"] = "correct" if own and own.status == "ok" else "unmeasured"
+    status = "wrong" if wrong else status
+    missing = _missing(readings, case, "check", "max_error") if status == "unmeasured" else None
+    errors = (f.number for f in record.facts.of(variant) if f.name == "max_error_over_class")
+    error = max((e for e in errors if e is not None), default=None)
+    return Correctness(status, correct, tuple(wrong), unchecked, error, missing)
+
+
+def duration(row: Row, case: Case) -> Duration:
+    """A case's time and its comparisons in its row of identical shapes."""
+    readings, record, variant = row.readings, row.readings.record, case.variant
+    shape = record.suite.shapes[case.shape]
+    taken = readings.time(shape.time, variant, shape.name)
+    declared = record.suite.variants.get(variant)
+    names: dict[Role, str | None] = {
+        "parent": declared.parent if declared else None,
+        "baseline": record.suite.baseline,
+        "reference": row.reference_of(variant),
+    }
+    others = {role: name for role, name in names.items() if name and name != variant}
+    over = {role: ratio for role, name in others.items() if (ratio := row.over(variant, name))}
+    return Duration(
+        case,
+        shape.rank_by,
+        taken.us,
+        () if taken.us is None else taken.samples,
+        readings.levels(shape.time, variant, shape.name),
+        readings.first_round(shape.time, variant, shape.name),
+        readings.gap(variant, shape.name),
+        {m: us for m in REGIMES if m != shape.rank_by and (us := readings.of(f"{m}_p50", variant, shape.name).value)},
+        over,
+        others,
+        {role: pair for role, name in others.items() if (pair := row.pair(variant, name))},
+        _missing(readings, case, "bench", shape.time) if taken.us is None else None,
+    )
+
+
+def _missing(readings: Readings, case: Case, stage: Stage, fact: str) -> Missing:
+    """Why a case lacks a stage's result: the case is stale, the stage has none, or the fact's own reason."""
+    record = readings.record
+    outcome = next((o for o in record.outcomes if (o.case, o.stage) == (case, stage)), None)
+    cause = record.stale.get(case) or (outcome.cause if outcome else NO_STAGE(stage))
+    return Missing(cause_text(cause) or readings.of(fact, case.variant, case.shape).why, cause)
