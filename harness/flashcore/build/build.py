@@ -8,33 +8,22 @@ folder and moved when complete.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from flashcore.build import binding, dependencies, libraries, ninja
-from flashcore.build.libraries import Libraries
+from flashcore.build import dependencies, kept, libraries, ninja
+from flashcore.build.builder import Builder
 from flashcore.build.ninja_graph import (
     BINDING,
     CUBIN,
-    EXPORTS,
     HARNESS_INCLUDE,
-    HOST_FLAGS,
-    HOST_TEXT,
-    LINK,
-    LINKED,
-    LOG,
-    OBJECT,
     OPERATOR,
     PLAN,
-    RECORDER_SOURCE,
-    RULE,
     SASS,
     Programs,
     Unit,
@@ -48,19 +37,15 @@ from flashcore.measure.machine import toolchain
 from flashcore.model import cache
 from flashcore.model.cause import Cause
 from flashcore.model.causes import UNSUPPORTED_ARCH, CompileFailed, CompilerStopped, LibraryMissing
-from flashcore.model.files import file_hash, write_atomically, writing
+from flashcore.model.files import file_hash, writing
 from flashcore.model.record import Artifact
-from flashcore.model.suite import Cuda, ForeignLauncher, Problem, Suite, Variant
-from flashcore.readers import cubin, host_code
+from flashcore.model.suite import Cuda, Suite, Variant
 from flashcore.readers.compiler_log import failed
-from flashcore.suites import lines
 from flashcore.suites.load import select_archs
-from flashcore.suites.parts import MANIFEST
 
 #: What the harness adds to a variant's flags: source lines of machine code, ptxas' log, code that a library may have.
 FLAGS = ("-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
 DEBUG_FLAGS = ("-G", "-DDEBUG=1", *FLAGS[1:])
-_MANIFEST = "made"  # lists a complete folder's contents
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +109,7 @@ def build(
         return []
     dependencies.refuse_unsafe((suite.root, f"-I{folder.resolve()}", f"-I{HARNESS_INCLUDE}"))
     torch_root = toolchain.torch_root() if with_operator and not options.plans_only else None
-    builder, *others = (_Builder(suite, Path(f), torch_root) for f in (folder, reuse) if f)
+    builder, *others = (Builder(suite, Path(f), torch_root) for f in (folder, reuse) if f)
     units, artifacts = _units(builder, options, variants, gpu_arch)
     made = {(a.variant, a.arch): a for a in artifacts}
     hosts = {u.variant.name: (u.variant.name, u.arch) for u in units if u.is_host}
@@ -132,19 +117,19 @@ def build(
         missing = []
         for unit in units:
             for name in (n for b in (builder, *others) for n in b.names(unit)):
-                if contents := _contents(name, unit.wanted):
-                    artifacts.append(_artifact(unit, name, contents))
+                if contents := kept.read(name, unit.wanted):
+                    artifacts.append(kept.artifact(unit, name, contents))
                     break
             else:
                 missing.append(unit)
         if missing:
             artifacts += _compile(builder, missing, options, say)
         made = {(a.variant, a.arch): a for a in artifacts}
-        texts = {key: _contents(Path(a.cubin).parent, ())["text"] for key, a in made.items() if a.cubin}
+        texts = {key: kept.read(Path(a.cubin).parent, ())["text"] for key, a in made.items() if a.cubin}
         keys = [(u, (u.variant.name, u.arch)) for u in units if not u.is_host]
         unlike = [u for u, key in keys if key in texts and texts[key] != texts.get(hosts.get(u.variant.name, key))]
         if units := [replace(u, wanted=(CUBIN, PLAN)) for u in unlike]:
-            builder = _Builder(suite, folder, torch_root)  # the sources may have changed meanwhile
+            builder = Builder(suite, folder, torch_root)  # the sources may have changed meanwhile
     for key, artifact in made.items():
         if artifact.cubin and not artifact.plan_library:
             host = made[hosts.get(artifact.variant, key)]
@@ -161,7 +146,7 @@ def in_use(suite: Suite, folder: Path) -> set[Path]:
     """
     if not suite.uses_nvcc:
         return set()
-    builder = _Builder(suite, folder, toolchain.torch_root())
+    builder = Builder(suite, folder, toolchain.torch_root())
     folders = {builder.problem_folder(problem) for problem in suite.problems.values()}
     for options in (Options(), Options(debug=True)):
         units, _ = _units(builder, options, suite.variants.values(), None)
@@ -194,7 +179,7 @@ def commands(
     """
     if not (variants := [v for v in variants if isinstance(v.kind, Cuda)]):
         return
-    builder = _Builder(suite, folder, toolchain.torch_root())
+    builder = Builder(suite, folder, toolchain.torch_root())
     for unit in _units(builder, options, variants, gpu_arch)[0]:
         problem = builder.write_problem(suite.problems[unit.variant.problem])
         yield unit.name, shlex.join(command(suite, unit, builder.nvcc.path, problem))
@@ -204,63 +189,8 @@ def _macro(value: int | float | str | bool) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-class _Builder:
-    """The suite, its build folder and the tools, which all units of a build share."""
-
-    def __init__(self, suite: Suite, folder: Path, torch_root: Path | None) -> None:
-        self.suite, self.torch_root = suite, torch_root
-        self.nvcc, self.root = toolchain.find_nvcc(folder), folder / suite.name
-        torch_version = (torch_root / "version.py").read_text(encoding="utf-8") if torch_root else None
-        release = (
-            f"nvcc {self.nvcc.version} torch {torch_root} {torch_version} {HOST_FLAGS} {LINK} {EXPORTS.read_text()}"
-        )
-        include = [*(Path(suite.root) / i for i in suite.include), HARNESS_INCLUDE]
-        tools = dependencies.Tools(toolchain.compilers(self.nvcc), self.nvcc.root, release)
-        self.inputs = dependencies.Inputs(suite.root, self.root, tools, include)
-
-    def names(self, unit: Unit) -> list[Path]:
-        """The folders that may contain the unit's files, compiled from its present sources."""
-        return [self.name(unit, key) for key in self.inputs.keys(unit.name, unit.question)]
-
-    def name(self, unit: Unit, key: str) -> Path:
-        return self.root / f"{unit.name}-{key[:16]}"
-
-    def linked(self, variant: Variant, libraries: Libraries) -> list[str]:
-        """What a variant is linked with, in a form that compares between machines: the content of each library and of
-        the recorder, and the release of each package. Empty for most variants."""
-        recorder = (RECORDER_SOURCE,) if isinstance(variant.kind, ForeignLauncher) else ()
-        files = (*libraries.static, *libraries.shared, *recorder)
-        contents = [f"{file.name} {self.inputs.content([file], file.name)}" for file in files]
-        return contents + [f"{name} {toolchain.version_of(name.partition('/')[0])}" for name in variant.packages]
-
-    def problem_folder(self, problem: Problem) -> Path:
-        """The folder of a problem's generated files, named by their content and the tools, so that the binding is
-        recompiled for another torch."""
-        content = dependencies.digest([self.problem_files(problem), self.inputs.tools])
-        return self.root / f"{problem.name}-binding-{content[:16]}"
-
-    def problem_files(self, problem: Problem) -> dict[str, str]:
-        """A problem's generated headers and binding."""
-        return {
-            "flashcore/problem.h": binding.problem_header(problem),
-            "flashcore/arguments.h": binding.arguments_header(problem),
-            "binding.cpp": binding.binding_source(self.suite.name, problem),
-        }
-
-    def write_problem(self, problem: Problem) -> Path:
-        folder = self.problem_folder(problem)
-        with writing(folder):
-            (folder / "flashcore").mkdir(parents=True, exist_ok=True)
-        for name, text in self.problem_files(problem).items():
-            with contextlib.suppress(OSError):
-                if (folder / name).read_bytes() == text.encode():
-                    continue
-            write_atomically(folder / name, text.encode())
-        return folder
-
-
 def _units(
-    builder: _Builder, options: Options, variants: Iterable[Variant], gpu_arch: str | None
+    builder: Builder, options: Options, variants: Iterable[Variant], gpu_arch: str | None
 ) -> tuple[list[Unit], list[Artifact]]:
     """The units to build, and the artifacts of unsupported archs."""
     suite = builder.suite
@@ -296,22 +226,28 @@ def _units(
     return units, artifacts
 
 
-def _compile(
-    builder: _Builder,
-    units: Sequence[Unit],
-    options: Options,
-    say: Callable[[str], None],
-    *,
-    again: bool = False,
-) -> list[Artifact]:
-    """Compiles the units in a temporary folder and moves each complete one to its final name, while others compile.
-
-    Units that the machine interrupted (no memory or space) are compiled ``again`` with fewer jobs.
-    """
-    started = time.monotonic()
+def _compile(builder: Builder, units: Sequence[Unit], options: Options, say: Callable[[str], None]) -> list[Artifact]:
+    """Compiles the units; those that the machine interrupted (no memory or space) once more, with fewer jobs."""
     jobs = os.environ.get("MAX_JOBS", "")
-    if again and (not jobs or jobs.isdecimal()):
+    artifacts = _compiled(builder, units, options, say, jobs)
+    causes = {f"{a.variant}-{a.arch}": a.cause for a in artifacts if isinstance(a.cause, CompilerStopped)}
+    if not causes:
+        return artifacts
+    first = next(iter(causes.values())).message.partition("\n")[0]
+    say(f"{len(causes)} compilations were interrupted; retrying them with fewer jobs. The first: {first}")
+    if not jobs or jobs.isdecimal():
         jobs = str(max(1, int(jobs or len(os.sched_getaffinity(0))) // 4))
+    stopped = [unit for unit in units if unit.name in causes]
+    made = [a for a in artifacts if f"{a.variant}-{a.arch}" not in causes]
+    builder = Builder(builder.suite, builder.root.parent, builder.torch_root)  # the sources may have changed
+    return made + _compiled(builder, stopped, options, say, jobs)
+
+
+def _compiled(
+    builder: Builder, units: Sequence[Unit], options: Options, say: Callable[[str], None], jobs: str
+) -> list[Artifact]:
+    """Compiles the units in a temporary folder and moves each complete one to its final name, while others compile."""
+    started = time.monotonic()
     suite = builder.suite
     artifacts: list[Artifact] = []
     with made_in(builder.root) as workplace:
@@ -330,10 +266,10 @@ def _compile(
             artifact: Artifact | None = None
             try:
                 if cause is None:
-                    final, contents, reason = _named(builder, unit, bindings[unit.variant.problem])
+                    final, contents, reason = kept.move(builder, unit, bindings[unit.variant.problem])
                     if reason:
                         say(f"{unit.name}: recompiled in every build, since its sources have {reason}")
-                    artifact = _artifact(unit, final, contents, seconds)
+                    artifact = kept.artifact(unit, final, contents, seconds)
             except ManifestError as error:
                 cause = CompileFailed(str(error))
             except FlashcoreError as error:
@@ -358,73 +294,7 @@ def _compile(
                 compiled.replace(folder / BINDING)
         for unit in rest:
             end(unit, _why(unit, next(n for n in unit.wanted if not has_content(unit.folder / n)), output))
-    causes = {f"{a.variant}-{a.arch}": a.cause for a in artifacts if isinstance(a.cause, CompilerStopped)}
-    if not causes or again:
-        return artifacts
-    first = next(iter(causes.values())).message.partition("\n")[0]
-    say(f"{len(causes)} compilations were interrupted; retrying them with fewer jobs. The first: {first}")
-    stopped = [unit for unit in units if unit.name in causes]
-    made = [a for a in artifacts if f"{a.variant}-{a.arch}" not in causes]
-    return made + _compile(_Builder(suite, builder.root.parent, builder.torch_root), stopped, options, say, again=True)
-
-
-def _named(builder: _Builder, unit: Unit, problem: Path) -> tuple[Path, dict[str, Any], str]:
-    """Moves a complete unit to its final folder; returns it, its contents, and why the next build cannot reuse it.
-
-    Raises:
-        ManifestError: no source reads a macro of the config.
-        FlashcoreError: a source changed during compilation, or the folder cannot be written.
-    """
-    rule = (unit.folder / RULE).read_text(encoding="utf-8", errors="surrogateescape")
-    places = unit.libraries.headers
-    key, files, reason = builder.inputs.learn(unit.name, unit.question, rule, problem, unit.flags, places)
-    if unread := builder.inputs.unread(unit.variant.config, files):
-        root = Path(builder.suite.root)
-        file, declared, _ = lines.declaration(root, (MANIFEST, *builder.suite.manifests), unit.variant.name)
-        message = (
-            f"expected macros that its sources read, found {', '.join(unread)}, "
-            "which no source reads\n    hint: correct the name, or remove it"
-        )
-        name = file.relative_to(root).as_posix()
-        raise ManifestError(
-            str(root / MANIFEST), [lines.located(name, file.read_bytes(), f"{declared}.config", message)]
-        )
-    headers = {p.name: p.read_text(encoding="utf-8") for p in (problem / "flashcore").iterdir()}
-    linked = builder.linked(unit.variant, unit.libraries)
-    closure = builder.inputs.closure([unit.variant.name, unit.flags, *linked], files, headers)
-    host, cxx = host_code.read(unit.folder / OBJECT) if unit.is_host else ("", "")
-    host = dependencies.digest([host, linked]) if host and linked else host
-    text = file_hash(host_text := unit.folder / HOST_TEXT)
-    for temporary in (host_text, unit.folder / LINKED):
-        temporary.unlink(missing_ok=True)
-    builder.inputs.refuse_changed(rule, problem)
-    final = builder.name(unit, key)
-    digests = {name: file_hash(unit.folder / name) for name in (*unit.wanted, LOG, OBJECT, SASS)}
-    code = cubin.read(unit.folder / CUBIN, unit.arch).code
-    contents = {"closure": closure, "code": code, "host": host, "cxx": cxx, "text": text, "files": digests}
-    cache.keep(unit.folder, _MANIFEST, final.name, contents)
-    with writing(final):
-        if reason or not _contents(final, unit.wanted):  # damaged, or lacking files that this build needs
-            with contextlib.suppress(FileNotFoundError):
-                final.rename(unit.folder.with_name(f"{final.name}.old"))
-        try:
-            unit.folder.rename(final)
-        except OSError:
-            if not _contents(final, unit.wanted):  # otherwise another build was faster
-                raise
-    return final, contents, reason
-
-
-def _contents(folder: Path, wanted: Iterable[str]) -> dict[str, Any]:
-    """A folder's contents, if this user or root made it and its files are unchanged; else empty."""
-    contents: dict[str, Any] = cache.recall(folder, _MANIFEST, folder.name) or {}
-    try:
-        digests = contents["files"]
-        complete = all(digests[name] for name in wanted) and digests.keys() >= {LOG, OBJECT, SASS}
-        intact = complete and all(file_hash(folder / name) == digest for name, digest in digests.items())
-        return contents if intact and cache.trusted(folder) else {}
-    except (OSError, LookupError):
-        return {}
+    return artifacts
 
 
 def _why(unit: Unit, missing: str, output: ninja.Output) -> Cause:
@@ -434,27 +304,3 @@ def _why(unit: Unit, missing: str, output: ninja.Output) -> Cause:
     # Without a message about this unit, the compiler did not process it.
     reason = output.of()[: ninja.MOST_CHARACTERS] or "the tools gave no reason (VERBOSE=1 shows more)"
     return CompilerStopped(f"{missing}: not made\n{reason}")
-
-
-def _artifact(unit: Unit, folder: Path, contents: Mapping[str, Any], seconds: float | None = None) -> Artifact:
-    def path(name: str) -> str | None:
-        # A build for another GPU may have made a plan and an operator for this arch too.
-        wanted = name in unit.wanted or name not in (PLAN, OPERATOR)
-        return f"{folder}{os.sep}{name}" if wanted and contents["files"].get(name) else None
-
-    return Artifact(
-        variant=unit.variant.name,
-        arch=unit.arch,
-        status="ok",
-        closure=contents["closure"],
-        code=contents["code"],
-        host=contents["host"],
-        cxx=contents["cxx"],
-        flags=unit.flags,
-        cubin=path(CUBIN),
-        log=path(LOG),
-        library=path(OPERATOR),
-        plan_library=path(PLAN),
-        seconds=seconds,
-        cached=seconds is None,
-    )

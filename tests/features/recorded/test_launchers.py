@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.build import build, launch_plan, ninja_graph, static_facts
+from flashcore.build import build, builder, launch_plan, ninja_graph, static_facts
 from flashcore.cli import check
 from flashcore.errors import Exit
 from flashcore.features.recorded import launchers
@@ -283,7 +283,7 @@ def test_a_build_with_another_recorder_is_made_again(
     assert again() == [True]
     other = tmp_path / "recorder.cpp"
     other.write_text(ninja_graph.RECORDER_SOURCE.read_text() + "\n// another release's\n")
-    monkeypatch.setattr(build, "RECORDER_SOURCE", other)
+    monkeypatch.setattr(builder, "RECORDER_SOURCE", other)
     assert again() == [False]
 
 
