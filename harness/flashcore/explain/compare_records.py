@@ -206,8 +206,8 @@ def _changed_code(a: Record, b: Record) -> Iterator[Row]:
     changed = grouped((_code(c.subject), c) for c in changes(a, b))
     changed |= {s: [] for s, code in now.items() if was.get(s, code) != code and s not in changed}
     lone = set() if _is_of_files(a) and _is_of_files(b) else _variants(before) ^ _variants(after)
-    for variant, kernels in grouped((s.variant, s) for s in changed if s.variant in lone).items():
-        reason = f"{len(kernels)} kernels or builds"
+    for variant, compiled in grouped((s.variant, s) for s in changed if s.variant in lone and s.arch).items():
+        reason = f"{len(compiled)} kernel{'s' * (len(compiled) > 1)}"
         yield Row(Subject(variant), "gone" if variant in _variants(before) else "new", reason=reason)
     for subject, facts in changed.items():
         if subject.variant not in lone:
