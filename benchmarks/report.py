@@ -46,7 +46,7 @@ LIMITS = {
     "load, overview and variant, ms": 1_000,
     "load, others, ms": 1_500,
     "longest task, ms": 300,
-    "guardrails of 40,000 verdicts, MB": 1.0,
+    "budgets page of 40,000 verdicts, MB": 1.0,
     "the same, slowest filter, ms": 100,
     "the same, slowest first sort of a column, ms": 100,
     "layout shift": 0.05,
@@ -212,7 +212,7 @@ def _rendered(record: Record, root: Path) -> dict[str, float]:
 
 
 def verdicts_page(record: Record, folder: Path) -> Path:
-    """The guardrails page of the record with :data:`MANY` verdicts, each with a value of its own."""
+    """The budgets page of the record with :data:`MANY` verdicts, each with a value of its own."""
     judged = judge.judge(record)
     pattern = next(v for v in judged.limits if v.value is not None and v.unit)
     many = [
@@ -221,7 +221,7 @@ def verdicts_page(record: Record, folder: Path) -> Path:
         for i, (b, v, s) in enumerate(itertools.product(range(10), range(40), range(MANY // 400)))
     ]  # fmt: skip
     report.render(record, dataclasses.replace(judged, verdicts=tuple(many)), folder)
-    return folder / "guardrails.html"
+    return folder / "budgets.html"
 
 
 def chromium_winner(chromium: Browser, folder: Path) -> str:
@@ -310,7 +310,7 @@ def figures(results: Mapping[str, Any]) -> dict[str, float | None]:
     made["load, others, ms"] = max((least(p, "load") for p in pages if not first(p)), default=None)
     made["longest task, ms"] = max(min(max(load["tasks"], default=0) for load in p["loads"]) for p in pages)
     verdicts = results["verdicts"]
-    made["guardrails of 40,000 verdicts, MB"] = verdicts["bytes"] / 1e6
+    made["budgets page of 40,000 verdicts, MB"] = verdicts["bytes"] / 1e6
     made["the same, slowest filter, ms"] = min(c["filter"] for c in verdicts["clicks"])
     made["the same, slowest first sort of a column, ms"] = min(c["sort"] for c in verdicts["clicks"])
     made["layout shift"] = max(load["shift"] for p in pages for load in p["loads"])

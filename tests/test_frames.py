@@ -193,6 +193,18 @@ def test_limiters_are_the_ranked_ones_of_each_case_with_evidence(record: Record)
         assert rows["kind"].tolist() == [x.kind for x in time_parts(readings, variant, shape).limiters]
 
 
+def test_identical_shapes_are_one_case_with_all_its_names() -> None:
+    twin = dataclasses.replace(factory.shape("twin"), problem="general", same_as="mission", rank_by="back_to_back")
+    variants = (factory.variant("slow"), factory.variant("best", problem="general"), factory.peer("cudnn"))
+    record = factory.record(factory.suite(variants, (factory.shape(), twin)), times={"slow": 40.0, "best": 4.0})
+    for shape in ("mission", "twin"):
+        assert frames.table(record, shape)["shape"].to_dict() == {"slow": "mission", "cudnn": "mission", "best": "twin"}
+    again = dataclasses.replace(factory.shape("again"), rank_by="back_to_back")
+    same = factory.record(factory.suite(variants[:1], (factory.shape(), again)), times={"slow": 40.0})
+    for frame in (frames.bounds(same), frames.limits(same)):
+        assert set(frame.index) == {("slow", "mission")} and set(frame["shapes"]) == {"mission = again"}
+
+
 # --- without pandas -----------------------------------------------------------------------------
 
 

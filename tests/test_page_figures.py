@@ -42,8 +42,8 @@ from flashcore.model.record import Subject
 from flashcore.model.suite import REGIMES
 from flashcore.model.text import exact, in_words, number, quantity, significant
 from flashcore.records import store
+from flashcore.report.budget_page import percent
 from flashcore.report.case_view import QUANTILES
-from flashcore.report.guardrail_page import percent
 from flashcore.report.variant_page import TIMES
 from tests import factory
 from tests.conftest import published_run

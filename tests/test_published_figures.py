@@ -14,7 +14,7 @@ from flashcore.explain.limiter import remedies, time_parts, uses
 from flashcore.gate.wording import summary
 from flashcore.model.record import Subject
 from flashcore.model.suite import Shape
-from flashcore.report import cells, guardrail_page, overview_page, roofline_page, variant_page
+from flashcore.report import budget_page, cells, overview_page, roofline_page, variant_page
 from flashcore.report.case_view import CaseView
 from flashcore.report.overview_page import Overview, Section
 from flashcore.report.variant_page import VariantView
@@ -175,9 +175,9 @@ def test_waves_of_an_arch_without_a_gpu_say_why_they_are_missing() -> None:
 def test_the_counts_of_unmeasured_results_include_those_of_goals() -> None:
     unmeasured = book().judgement.counts("goal")["unmeasured"]
     assert unmeasured and f" goals reached, {unmeasured} unmeasured" in summary(book().judgement)
-    page = guardrail_page.page(book())
+    page = budget_page.page(book())
     shell = report._Shell(book(), [page], False)
-    legend = shell.html(page.template, page, anchor="guardrails", view=page.view).split("</fieldset>")[0]
+    legend = shell.html(page.template, page, anchor="budgets", view=page.view).split("</fieldset>")[0]
     counts = book().judgement.counts()
     assert f"{counts['unmeasured']:,} limits, {unmeasured} goals" in legend
 

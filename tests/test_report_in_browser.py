@@ -56,7 +56,7 @@ def probe(chromium: Browser, page: Path, function: str, query: str = "") -> Any:
         return result
 
 
-PAGES = ["index", "roofline", "guardrails", "compare", "variant/fast", "variant/wrong", "variant/cudnn"]
+PAGES = ["index", "roofline", "budgets", "compare", "variant/fast", "variant/wrong", "variant/cudnn"]
 
 
 @pytest.mark.parametrize("scripts", [True, False])
@@ -408,7 +408,7 @@ VERDICTS = """() => {
 
 
 def test_every_verdict_is_reachable_by_filter_and_order(chromium: Browser, folder: Path) -> None:
-    state = probe(chromium, folder / "guardrails.html", VERDICTS, "?variant=fast")
+    state = probe(chromium, folder / "budgets.html", VERDICTS, "?variant=fast")
     judged = judge(full(), require="static", today=TODAY)
     assert {r["variant"] for r in state["given"]} == {"fast"}
     wanted = sorted((v.budget, v.subject.variant, v.limit, v.subject.shape or "any") for v in judged.verdicts)
@@ -445,7 +445,7 @@ def test_the_first_screen_leads_to_the_limits_that_it_counts(chromium: Browser, 
 
 def test_a_cell_of_the_matrix_leads_to_its_verdicts(chromium: Browser, folder: Path) -> None:
     judged = judge(full(), require="static", today=TODAY)
-    with chromium.page(folder / "guardrails.html") as shown:
+    with chromium.page(folder / "budgets.html") as shown:
         shown.js("document.querySelector('.matrix td.fail button').click()")
         query = dict(parse_qsl(shown.js("location.search.slice(1)")))
         rows = shown.js("verdicts.rows.length")
@@ -484,7 +484,7 @@ def test_what_was_chosen_stays_in_the_address_and_goes_along_with_links(chromium
         assert shown.console == []
 
 
-@pytest.mark.parametrize("name", ["index", "roofline", "guardrails", "variant/slow", "variant/{}"])
+@pytest.mark.parametrize("name", ["index", "roofline", "budgets", "variant/slow", "variant/{}"])
 def test_a_phone_shows_names_of_120_characters_without_scrolling(chromium: Browser, tmp_path: Path, name: str) -> None:
     long = "v" * 120
     variants = [factory.variant("slow"), factory.variant(long, parent="slow"), factory.peer("p" * 120)]
@@ -525,10 +525,10 @@ def test_the_single_file_keeps_what_was_chosen_behind_the_pages_name(chromium: B
     with chromium.page(tmp_path / "r" / "index.html", "#roofline?shape=long") as shown:
         seen = "Array.from(document.querySelectorAll('.page.current .byshape:not([hidden])'), (p) => p.dataset.shape)"
         assert set(shown.js(seen)) == {"long"}
-        shown.js("document.querySelector('nav a[href*=guardrails]').click()")
+        shown.js("document.querySelector('nav a[href*=budgets]').click()")
         shown.settle()
-        assert shown.js("location.hash") == "#guardrails?shape=long"
-        assert shown.js("document.querySelector('.page.current').id") == "guardrails"
+        assert shown.js("location.hash") == "#budgets?shape=long"
+        assert shown.js("document.querySelector('.page.current').id") == "budgets"
         assert shown.console == []
 
 

@@ -16,7 +16,8 @@ from flashcore.errors import MissingPackage, UsageError
 from flashcore.explain.comparison import Change, Row
 from flashcore.explain.limiter import Part, time_parts
 from flashcore.explain.readings import Readings
-from flashcore.explain.roofline import Bound, Point, case_bounds
+from flashcore.explain.roofline import Bound, Point
+from flashcore.explain.rows import Row as CaseRow
 from flashcore.gate.judge import Verdict
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import cause_text
@@ -103,32 +104,48 @@ def frame(kind: type, rows: Iterable[Any]) -> DataFrame:
 
 
 def bounds(record: Record) -> DataFrame:
-    """A row per case and resource: the least time that the resource allows, in microseconds.
+    """A row per case and resource: the least time that the resource allows, in microseconds. Identical shapes are one
+    case, whose names are in ``shapes``.
 
     ``amount`` is the problem's demand on the resource, in ``unit``. ``us`` is missing if the amount or the roof is
     unknown; then ``note`` says which.
     """
-    rows = [(case.subject, bound) for case in case_bounds(record) for bound in case.bounds]
-    return _laid_out(Bound, [subject for subject, _ in rows], [bound for _, bound in rows])
+    readings = Readings(record)
+    cases = _cases(readings, readings.bounds)
+    rows = [(subject, bound) for subject in cases for bound in readings.bounds[subject].bounds]
+    return _laid_out(Bound, [subject for subject, _ in rows], [bound for _, bound in rows], cases)
 
 
 def limits(record: Record) -> DataFrame:
     """A row per limiter of each case, largest first: ``kind``, such as ``dram`` or ``stall_barrier``; ``share`` of the
-    time in percent; ``evidence``: its counters' values; ``facts``: their names."""
+    time in percent; ``evidence``: its counters' values; ``facts``: their names. Identical shapes are one case, whose
+    names are in ``shapes``."""
     readings = Readings(record)
-    cases = dict.fromkeys(Subject(o.variant, shape=o.shape) for o in record.outcomes)
+    cases = _cases(readings, (Subject(o.variant, shape=o.shape) for o in record.outcomes))
     rows = [(s, part) for s in cases for part in time_parts(readings, s.variant, s.shape or "").limiters]
-    return _laid_out(Part, [subject for subject, _ in rows], [part for _, part in rows])
+    return _laid_out(Part, [subject for subject, _ in rows], [part for _, part in rows], cases)
 
 
-def _laid_out(kind: type, subjects: Sequence[Subject], rows: Sequence[Any]) -> DataFrame:
-    """A row per object of ``kind``, with the columns of its layout."""
+def _cases(readings: Readings, subjects: Iterable[Subject]) -> dict[Subject, str]:
+    """The cases, with the names of their shapes: of identical shapes, the case on which the variant is fastest."""
+    suite = readings.record.suite
+    rows = [CaseRow(readings, same) for same in suite.rows(suite.shapes.values())]
+    names = {Subject(variant, shape=shape.name): row.name for row in rows for variant, shape in row.cases.items()}
+    return {subject: names[subject] for subject in subjects if subject in names}
+
+
+def _laid_out(
+    kind: type, subjects: Sequence[Subject], rows: Sequence[Any], names: Mapping[Subject, str] | None = None
+) -> DataFrame:
+    """A row per object of ``kind``, with the columns of its layout, and the names of the case's shapes."""
     levels, layout = _LAYOUTS[kind]
     columns = {}
     for word in layout.split():
         path, _, sort = word.partition(":")
         name, _, attribute = path.partition("=")
         columns[name] = _KINDS[sort](list(map(attrgetter(attribute or name), rows)))
+    if names is not None:
+        columns["shapes"] = _category([names[subject] for subject in subjects])
     return _indexed(subjects, levels, columns)
 
 
@@ -157,12 +174,13 @@ def samples(record: Record, *, raw: bool = False) -> DataFrame:
 
 
 def table(record: Record, shape: str, names: Sequence[str] = LADDER) -> DataFrame:
-    """A row per variant that runs on ``shape``, in the manifest's order.
+    """A row per variant that runs on ``shape`` or an identical one, in the manifest's order.
 
-    ``role`` is baseline, variant or peer (a library); ``check`` is the outcome, ``stale`` if the code changed since.
-    Then a column per fact in ``names``, with its unit: ``cold_p50 [us]``. Static facts are the measured arch's, and the
-    worst of the variant's kernels. ``floor [us]`` is the least time that the resource ``floor_by`` allows, ``gap`` the
-    median time of the ranking regime over that floor.
+    ``shape`` is the name under which the variant is fastest. ``role`` is baseline, variant or peer (a library);
+    ``check`` is the outcome, ``stale`` if the code changed since. Then a column per fact in ``names``, with its
+    unit: ``cold_p50 [us]``. Static facts are the measured arch's, and the worst of the variant's kernels. ``floor
+    [us]`` is the least time that the resource ``floor_by`` allows, ``gap`` the median time of the ranking regime
+    over that floor.
 
     Raises:
         UsageError: the suite has no such shape, or a name is not a numeric fact.
@@ -173,20 +191,21 @@ def table(record: Record, shape: str, names: Sequence[str] = LADDER) -> DataFram
         if name not in FACTS or FACTS[name].unit == "text":
             raise UsageError(f"fact {name}: expected a numeric fact\n  hint: see flashcore list --facts")
     title = {n: n if FACTS[n].unit == "1" else f"{n} [{FACTS[n].unit}]" for n in names}
-    variants = [v for v in record.suite.variants.values() if v.runs_on(record.suite.shapes[shape])]
-    subjects = [Subject(v.name, shape=shape) for v in variants]
-    checks = {o.case: o.status for o in record.outcomes if o.stage == "check"} | dict.fromkeys(record.stale, "stale")
     readings = Readings(record)
-    time = record.suite.shapes[shape].time
-    bounds = {b.subject: b for b in case_bounds(record)}
-    gaps = {s: next((g for g in b.gaps if g.time == time), None) for s, b in bounds.items()}
+    cases = CaseRow(readings, readings.alike[shape]).cases
+    variants = [record.suite.variants[name] for name in cases]
+    subjects = [Subject(name, shape=case.name) for name, case in cases.items()]
+    checks = {o.case: o.status for o in record.outcomes if o.stage == "check"} | dict.fromkeys(record.stale, "stale")
+    time, bounds = record.suite.shapes[shape].time, readings.bounds
+    gaps = {s: b.gap(time) for s, b in bounds.items()}
     floors = [gap.floor if (gap := gaps.get(s)) else b.floor if (b := bounds.get(s)) else None for s in subjects]
     columns = {
+        "shape": _category([s.shape for s in subjects]),
         "role": _category([record.suite.role(v) for v in variants]),
         "technique": _array([v.technique for v in variants], "string"),
         "parent": _array([v.parent for v in variants], "string"),
         "check": _category([checks.get(s.case) for s in subjects]),
-        **{title[n]: _number([readings.of(n, s.variant, shape).value for s in subjects]) for n in names},
+        **{title[n]: _number([readings.of(n, s.variant, s.shape or "").value for s in subjects]) for n in names},
         "floor [us]": _number([floor.us if floor else None for floor in floors]),
         "floor_by": _category([floor.resource if floor else None for floor in floors]),
         "gap": _number([gap.ratio if (gap := gaps.get(s)) else None for s in subjects]),

@@ -54,7 +54,7 @@ def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     result = json_of(capsys, "doctor", code=Exit.INCAPABLE)
     assert result["can"] == ["report"]
     assert result["parts"][2] == {
-        "name": "GPU", "found": False, "detail": "no CUDA device", "needed_for": "check", "mend": "use one",
+        "name": "GPU", "found": False, "detail": "no CUDA device", "needed_for": "check", "fix": "use one",
     }  # fmt: skip
     assert main(["doctor"]) == Exit.INCAPABLE
     assert "missing  GPU (check): no CUDA device\n  hint: use one\n" in capsys.readouterr().out

@@ -95,9 +95,9 @@ def test_a_verdict_in_words_has_its_value_where_there_is_one(record: Record) -> 
     from flashcore.gate.wording import sentence
 
     messages = {v.budget: sentence(v) for v in judged(record).failed}
-    assert messages["registers_limit"].startswith("fast/fast_kernel (sm_89): registers 140, expected ≤ 128 (")
+    assert messages["registers_limit"].startswith("fast/fast_kernel (sm_89): registers 140, expected: ≤ 128 (")
     assert messages["builds"].startswith(
-        "split (sm_90a): builds, expected compiles (every variant): split.cu(7): error"
+        "split (sm_90a): builds, expected: it compiles (every variant): split.cu(7): error"
     )
 
 

@@ -37,7 +37,7 @@ from flashcore.model.record import (
 )
 from flashcore.model.suite import CudaSource
 from flashcore.model.text import quantity
-from flashcore.report import guardrail_page
+from flashcore.report import budget_page
 from flashcore.report.overview_page import COLUMNS, Overview
 from flashcore.report.view import Book
 from tests import factory
@@ -46,7 +46,7 @@ from tests.support.judged import book_of, rendered
 from tests.support.pages import LISTED, TODAY, Page, full, render, unpacked
 
 EVIL = "<script>alert('x')</script>\"'&"
-PAGES = ("index.html", "roofline.html", "guardrails.html")
+PAGES = ("index.html", "roofline.html", "budgets.html")
 
 
 @pytest.fixture(scope="module")
@@ -324,7 +324,7 @@ def test_an_exact_limit_is_at_risk_if_its_little_headroom_shrank(
     baseline = save(limited(before, 128.0), None).baseline if before else None
     book = Book(record, judge(record, baseline=baseline))
     (verdict,) = (v for v in book.judgement.limits if v.budget == "few_registers" and v.value == value)
-    assert verdict.status == "pass" and guardrail_page.at_risk(book, verdict) is risk
+    assert verdict.status == "pass" and budget_page.at_risk(book, verdict) is risk
 
 
 @pytest.mark.parametrize(("value", "risk"), [(124.0, "1 at risk"), (120.0, "0 at risk"), (128.0, "1 at risk")])
@@ -335,12 +335,12 @@ def test_a_measured_limit_is_at_risk_with_under_five_percent_of_room(value: floa
     html = (tmp_path / "r" / "index.html").read_text(encoding="utf-8")
     assert ('class="badge at_risk">few' in html) is (risk[0] == "1")
     assert f"0 failed , {risk} , 0 waived of" in words
-    assert ("few fast: bank_conflicts 124 for mission, limit ≤ 128, 3 % headroom" in words) is (value == 124)
+    assert ("few fast: bank_conflicts 124 for mission, expected: ≤ 128, 3 % headroom" in words) is (value == 124)
 
 
 def test_limits_of_one_budget_and_value_are_one_row_and_failures_come_first() -> None:
     suite = factory.suite(budgets=[factory.budget("smem", maximum=166_912), factory.budget("registers", maximum=90)])
-    view = guardrail_page.Guardrails(book_of(factory.record(suite)))
+    view = budget_page.Budgets(book_of(factory.record(suite)))
     rows = [[cell.text for cell in view.row(same)] for same in view.groups]
     assert sum(map(len, view.groups)) == len(view.book.judgement.limits)
     states = [row[0] for row in rows]
@@ -378,14 +378,14 @@ def test_skipped_stages_are_named(tmp_path: Path) -> None:
     assert "Skipped stages: bench." in words
 
 
-def test_the_guardrails_show_what_is_at_risk_before_what_passes_and_fold_the_rest() -> None:
+def test_the_budgets_show_what_is_at_risk_before_what_passes_and_fold_the_rest() -> None:
     facts = [
         factory.fact("bank_conflicts", conflicts, variant, shape="mission")
         for variant, conflicts in (("fast", 124), ("warp", 100))
     ]
     budgets = [factory.budget("bank_conflicts", maximum=128, shapes=("mission",))]
     suite = factory.suite(variants=[factory.variant(v) for v in ("warp", "fast")], budgets=budgets)
-    view = guardrail_page.Guardrails(book_of(factory.bare_record(suite, facts)))
+    view = budget_page.Budgets(book_of(factory.bare_record(suite, facts)))
     assert view.data["status"][0] == ["at_risk", "unmeasured", "pass"]
     assert view.counts["at_risk"] == 1 and [
         v.value for v in view.book.judgement.limits if view.state(v) == "at_risk"
@@ -403,7 +403,7 @@ def test_what_is_at_risk_stands_before_what_is_accepted() -> None:
         budgets=[factory.budget("bank_conflicts", maximum=128)],
         waivers=[factory.waiver("bank_conflicts_limit", 160)],
     )
-    view = guardrail_page.Guardrails(book_of(factory.bare_record(suite, facts)))
+    view = budget_page.Budgets(book_of(factory.bare_record(suite, facts)))
     states = [state for state in view.data["status"][0] if state in ("at_risk", "waived")]
     assert states == ["at_risk", "waived"] and [row[0].text for row in view.matrix.rows] == ["fast", "warp"]
 
@@ -433,7 +433,7 @@ def test_a_failed_build_is_the_first_thing_seen(tmp_path: Path) -> None:
 def test_what_fails_stands_first_with_the_change_that_mends_it(tmp_path: Path) -> None:
     words = screen(limited(140.0, 128.0), tmp_path / "r")
     assert "1 failed , 0 at risk , 0 waived" in words
-    assert "few_registers fast: registers 140 on sm_90a, limit ≤ 128" in words
+    assert "few_registers fast: registers 140 on sm_90a, expected: ≤ 128" in words
     assert "Next step few_registers of fast: keep fewer values live" in words
 
 
@@ -576,16 +576,16 @@ def test_the_bars_of_memory_are_the_records_bytes(pages: dict[str, str]) -> None
 
 
 def test_waivers_and_goals(pages: dict[str, str]) -> None:
-    text = pages["guardrails.html"]
+    text = pages["budgets.html"]
     assert "two accumulators live at once" in text
     words = Page(text).words
     assert "only for L4" in words  # a goal of another device is unmeasured, with its reason
     assert re.search(r'<progress max="100" value="33"', text)
 
 
-def test_the_guardrails_keep_what_holds_the_gate_without_scripts(pages: dict[str, str]) -> None:
+def test_the_budgets_keep_what_holds_the_gate_without_scripts(pages: dict[str, str]) -> None:
     judged = judge(full(), require="static", today=TODAY)
-    page = Page(pages["guardrails.html"])
+    page = Page(pages["budgets.html"])
     plain = [[text.strip() for _, _, text in row] for row in page.rows if len(row) == 7][1:]
     failing = {(v.status, v.budget) for v in judged.failed} | {("unmeasured required", v.budget) for v in judged.gaps}
     assert failing <= {(row[0], row[1]) for row in plain} and failing
@@ -610,15 +610,15 @@ def test_the_guardrails_keep_what_holds_the_gate_without_scripts(pages: dict[str
 def test_headroom(limits: dict[str, Any], value: Any, share: float | None, text: str) -> None:
     found = expand.headroom(factory.budget("registers", **limits), value)
     assert found == pytest.approx(share) if share is not None else found is None
-    assert found is None or guardrail_page.percent(found) == text
+    assert found is None or budget_page.percent(found) == text
 
 
 def test_packed_columns_unpack_to_what_they_were() -> None:
     column = [1, 1.5, None, None, "a", True, True, 1, [1, None], 1, 1, 1, "a"]
-    distinct, which, long = guardrail_page.packed(column)
+    distinct, which, long = budget_page.packed(column)
     assert [distinct[at] for at, n in zip(which, long, strict=True) for _ in range(n)] == column
     assert repr(distinct) == "[1, 1.5, None, 'a', True, [1, None]]"
-    assert guardrail_page.packed([3, 1, 2, 1]) == [[3, 1, 2, 1], [], []]
+    assert budget_page.packed([3, 1, 2, 1]) == [[3, 1, 2, 1], [], []]
 
 
 def test_a_measured_roof_is_drawn(pages: dict[str, str]) -> None:

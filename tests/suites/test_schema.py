@@ -37,8 +37,8 @@ FILES = sorted(file for root in SUITES for file in (root / MANIFEST, *included(r
 
 
 def test_the_committed_schema_is_the_one_of_the_forms() -> None:
-    mend = "hint: flashcore list --schema > harness/flashcore/suites/suite.schema.json"
-    assert COMMITTED.read_text(encoding="utf-8") == schema.schema_text(), mend
+    fix = "hint: flashcore list --schema > harness/flashcore/suites/suite.schema.json"
+    assert COMMITTED.read_text(encoding="utf-8") == schema.schema_text(), fix
 
 
 def test_the_command_line_prints_it(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def compile_all(context: Context) -> Built:
     """
     started = time.monotonic()
     suite, variants, folder, archs = context.suite, context.variants, context.build_folder, context.archs
-    context.say(f"build: {sum(not v.is_reference for v in variants)} variants for {', '.join(archs)}")
+    context.say(f"build: {count(sum(not v.is_reference for v in variants), 'variant')} for {', '.join(archs)}")
     artifacts = build.build(
         suite,
         folder,

@@ -12,6 +12,7 @@ from flashcore.gate import baseline
 from flashcore.gate.baseline import Baseline
 from flashcore.model.files import write_atomically
 from flashcore.model.record import Record
+from flashcore.model.text import count
 from flashcore.pipeline.judging import baseline_path
 from flashcore.pipeline.recording import present
 
@@ -52,6 +53,9 @@ def save(record: Record, old: Baseline | None, file: Path, *, ratchet: bool) -> 
         print(f"tightened: {words}", file=sys.stderr)
     for words in saved.regressions:
         print(f"not loosened: {words}", file=sys.stderr)
-    print(f"{file}: {len(saved.baseline.values)} facts, {baseline.words(saved.baseline.compilers)}", file=sys.stderr)
+    print(
+        f"{file}: {count(len(saved.baseline.values), 'fact')}, {baseline.words(saved.baseline.compilers)}",
+        file=sys.stderr,
+    )
     code = check.built(record.artifacts, record.plans)
     return Exit.FAILED if saved.regressions or (saved.failed and code is Exit.OK) else code

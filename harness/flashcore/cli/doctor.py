@@ -43,12 +43,12 @@ class Part(NamedTuple):
     found: bool
     detail: str
     needed_for: str
-    mend: str = ""
+    fix: str = ""
 
     @property
     def text(self) -> str:
         start = f"ok       {self.name}" if self.found else f"missing  {self.name} ({self.needed_for})"
-        return f"{start}: {self.detail}" + (f"\n  hint: {self.mend}" if self.mend else "")
+        return f"{start}: {self.detail}" + (f"\n  hint: {self.fix}" if self.fix else "")
 
 
 def examine() -> list[Part]:
@@ -114,7 +114,7 @@ def examine() -> list[Part]:
 
 def as_json(parts: Sequence[Part], can: Sequence[str]) -> str:
     """``parts`` (``name``; ``found``: whether it is installed; ``detail``: its version or why it is missing;
-    ``needed_for``; ``mend``: how to fix it) and ``can``: what the machine can do."""
+    ``needed_for``; ``fix``: how to fix it) and ``can``: what the machine can do."""
     return output.document(parts=[part._asdict() for part in parts], can=can)
 
 

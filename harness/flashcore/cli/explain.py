@@ -85,7 +85,16 @@ def run(arguments: argparse.Namespace) -> int:
         return Exit.OK
     if gpu and not arguments.quiet:
         print(f"for {gpu} with {sms} SMs" + ", on which nothing was measured" * (not record.gpu))
-    rows = [[str(x.subject.case), f"{x.gain:.0f} %" if x.gain is not None else "", x.rule, sentence(x)] for x in items]
+    alike = Readings(record).alike
+    rows = [
+        [
+            f"{x.subject.variant}/{' = '.join(s.name for s in alike[x.subject.shape or ''])}",
+            f"{x.gain:.0f} %" if x.gain is not None else "",
+            x.rule,
+            sentence(x),
+        ]
+        for x in items
+    ]
     print(grid(("case", "at most", "rule", "advice"), rows) if rows else "no rule applies to the recorded facts")
     if checked := ", ".join(s for s in arguments.shapes if not is_timed(record.suite.shapes[s])):
         print(f"no advice on shapes that are only checked: {checked}")

@@ -13,7 +13,7 @@ from flashcore.gate.answers import Answers
 from flashcore.gate.wording import value_of
 from flashcore.model.case import Case
 from flashcore.model.record import Record, Subject
-from flashcore.model.text import number
+from flashcore.model.text import count, number
 from flashcore.pipeline.judging import Judged
 
 
@@ -55,7 +55,7 @@ def _correct(correct: Correctness) -> str:
         return "unmeasured: " + ("; ".join(reasons) or "it was not checked")
     worst = "" if correct.error is None else f"; error at most {correct.error:.2f} × its tolerance class's"
     gaps = f"; not checked on {len(correct.unchecked)}" if correct.unchecked else ""
-    return f"yes, on {judged} shapes{worst}{gaps}"
+    return f"yes, on {count(judged, 'shape')}{worst}{gaps}"
 
 
 def _faster(record: Record, before: Record | None, answer: Answer) -> Iterator[str]:
@@ -105,7 +105,7 @@ def _budgets(judged: Judged, before: Record | None, variant: str) -> Iterator[st
     yield f"{len(failed)} FAILED; {others}" if failed else f"none failed; {others}"
     for v in failed:
         value, reason = value_of(v) and f"{value_of(v)}, ", f" ({v.reason.splitlines()[0]})" if v.reason else ""
-        yield f"failed: {v.budget} on {v.subject}: {value}limit {v.limit}{reason}"
+        yield f"failed: {v.budget} on {v.subject}: {value}expected: {v.limit}{reason}"
     if before is not None:
         # Facts with an arch are static and cover every shape. Others are compared only on shapes that both runs have.
         cases = [{f.subject.shape for f in r.facts.of(variant) if f.subject.arch is None} for r in (before, record)]

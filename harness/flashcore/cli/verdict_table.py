@@ -43,7 +43,7 @@ def _group(title: str, verdicts: Sequence[Verdict]) -> list[str]:
     """A row for each cause, so that one does not hide others; the title counts all verdicts."""
     groups = causes(verdicts)
     rows = [
-        (budgets(group), subjects(group), value_of(v := group[0]), f"limit {v.limit}", v.reason or v.source)
+        (budgets(group), subjects(group), value_of(v := group[0]), f"expected: {v.limit}", v.reason or v.source)
         for group in groups[:_SHOWN]
     ]
     hidden = sum(map(len, groups[_SHOWN:]))

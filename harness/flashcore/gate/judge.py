@@ -45,7 +45,7 @@ from flashcore.model.gate_policy import AS_PLANNED, CORRECT, RUNS
 from flashcore.model.groups import grouped
 from flashcore.model.record import Fact, Launch, Record, Source, Subject, Value, unlaunched_note
 from flashcore.model.suite import TIERS, Budget, Severity, Tier, Waiver
-from flashcore.model.text import number
+from flashcore.model.text import count, number
 
 #: ``open`` is a goal that is not reached yet.
 Status = Literal["pass", "fail", "unmeasured", "waived", "open"]
@@ -221,10 +221,10 @@ def _exit(verdicts: Sequence[Verdict], trouble: Collection[str]) -> Exit:
 
 _ALL_VARIANTS = "every variant"
 _LIMITS = {
-    "builds": "compiles",
-    CORRECT: "within its tolerance class",
-    RUNS: "no stage fails",
-    AS_PLANNED: "launches match the plan",
+    "builds": "it compiles",
+    CORRECT: "answers within its tolerance class",
+    RUNS: "every stage succeeds",
+    AS_PLANNED: "the launches of its plan",
 }
 _PLANNED = Budget(AS_PLANNED, "plan_matches", "1", "counters", "limit", _ALL_VARIANTS, minimum=1)
 _IMPLICIT = {name: Budget(name, name, "1", "counters", "limit", _ALL_VARIANTS, maximum=0) for name in _LIMITS}
@@ -506,7 +506,7 @@ def _overall_notes(verdicts: Sequence[Verdict]) -> Iterator[str]:
         yield "nothing was checked: no variant has a limit, or no fact of one was measured"
     build_gaps = Counter(v.subject.variant for v in verdicts if isinstance(v.cause, DidNotCompile))
     for variant, gaps in build_gaps.items():
-        yield f"{variant}: {gaps} facts are unmeasured, because it does not build"
+        yield f"{variant}: {count(gaps, 'fact')} not measured, because it did not compile"
     limits = grouped((v.budget, v.status) for v in verdicts if v.severity == "limit" and v.status != "unmeasured")
     for name, statuses in limits.items():
         if len(statuses) > 1 and {*statuses} == {"waived"}:

@@ -29,7 +29,7 @@ from flashcore.model.suite import (
     Suite,
     Waiver,
 )
-from flashcore.model.text import matches_any, number
+from flashcore.model.text import count, matches_any, number
 
 #: A suite with its baseline, if it has one.
 State = tuple[Suite, Baseline | None]
@@ -314,7 +314,7 @@ def _lines(old: Suite, new: Suite, before: Baseline | None, after: Baseline | No
     if before is None or not before.values:
         return
     if after is None or not after.values:
-        yield Loosened("baseline", "*", f"deleted, with its {len(before.values)} facts")
+        yield Loosened("baseline", "*", f"deleted, with its {count(len(before.values), 'fact')}")
         return
     new_names = {old_kernel: kernel for kernel, old_kernel in renames(before, after).items()}
     places = grouped(((*k[:3], k.fact), (k.shape, v)) for k, v in after.values.items())

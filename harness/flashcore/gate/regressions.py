@@ -35,7 +35,7 @@ from flashcore.model.gate_policy import ALLOWANCES, PREFIX
 from flashcore.model.groups import grouped
 from flashcore.model.record import Fact, Record, Subject
 from flashcore.model.suite import Budget, GateRule, RuleSeverity
-from flashcore.model.text import matches_any, number
+from flashcore.model.text import count, matches_any, number
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,9 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
         f"kernel renamed: {was} is now {name} ({', '.join((variant, *archs))})"
         for (variant, was, name), archs in renamed.items()
     ]
-    notes += [f"{name}: no longer in the suite, {n} facts of the baseline skipped" for name, n in removed.items()]
+    notes += [
+        f"{name}: no longer in the suite, {count(n, 'fact')} of the baseline skipped" for name, n in removed.items()
+    ]
     notes += _unlisted(old, facts, lines, old_names)
     notes += _changed(old, now, old_names)
     return Comparison(tuple(expectations), tuple(notes), tuple(_relaxed(suite.gate.rules, today)), before)

@@ -89,7 +89,7 @@ def sentence(*group: Verdict) -> str:
     """Verdicts of one cause in words: ``fast/kernel (sm_89): registers 140, expected ≤ 128 (design 000)``."""
     verdict = group[0]
     result = f"{verdict.fact} {value_of(verdict)}".rstrip()
-    statement = f"{subjects(group)}: {result}, expected {verdict.limit} ({verdict.source})"
+    statement = f"{subjects(group)}: {result}, expected: {verdict.limit} ({verdict.source})"
     fix = f"fix: {advice.sentence(verdict.advice)}" if verdict.advice else ""
     return ": ".join(filter(None, (statement, "; ".join(filter(None, (verdict.reason, fix))))))
 

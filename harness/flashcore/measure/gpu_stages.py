@@ -23,6 +23,7 @@ from flashcore.model.case import Case
 from flashcore.model.causes import CASES_FAILED, INCAPABLE, NO_GPU
 from flashcore.model.progress import Failure
 from flashcore.model.record import Measured, StageNote, StageResult
+from flashcore.model.text import count
 
 STAGES: Mapping[suite.Stage, Stage] = {"check": check, "bench": bench, "profile": profile, "sanitize": sanitize}
 
@@ -68,7 +69,7 @@ def _added(context: Context, name: str, measured: Measured) -> Measured:
     started = time.monotonic()
     timed = {o.case for o in measured.outcomes if o.stage == "bench" and o.status == "ok"}
     pairs = [(v, s) for v, s in context.cases("bench") if Case(v.name, s.name) in timed]
-    context.say(f"{name}: {len(pairs)} cases")
+    context.say(f"{name}: {count(len(pairs), 'case')}")
     (context.folder / name).mkdir(parents=True, exist_ok=True)
     facts = plugin.find("measurements", name)(context, cases.child_cases(context, pairs))
     return measured.plus(StageResult(tuple(facts), ()), StageNote(name, "ok", round(time.monotonic() - started, 3)))
@@ -85,7 +86,7 @@ def _run(context: Context, name: suite.Stage, measured: Measured, checked: Colle
     trusted = [(v, s) for v, s in ready if name == "check" and Case(v.name, s.name) in checked]
     ready = [pair for pair in ready if pair not in trusted]
     parts = (
-        f"{name}: {len(ready)} cases",
+        f"{name}: {count(len(ready), 'case')}",
         f"{len(left_out)} left out" if left_out else "",
         f"{len(trusted)} checked in an earlier run" if trusted else "",
     )

@@ -96,8 +96,9 @@ def number(value: Value | None, unit: str = "") -> str:
 
 
 def count(number: int, word: str) -> str:
-    """``1 error``, ``2 errors``."""
-    return f"{number} {word}{'' if number == 1 else 's'}"
+    """``1 error``, ``2 errors``, ``3 launches``."""
+    ending = "es" if word.endswith(("ch", "s", "sh", "x")) else "s"
+    return f"{number:,} {word}{'' if number == 1 else ending}"
 
 
 def fixed(value: Value | None, digits: int = 1, absent: str = UNMEASURED) -> str:

@@ -13,6 +13,7 @@ from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.environment import of_this_machine
 from flashcore.measure.settings import Settings
 from flashcore.model.record import Built, Fact, Measured, Record, Roof
+from flashcore.model.text import count
 from flashcore.pipeline.opening import open_recordable
 from flashcore.records import assemble, store
 
@@ -55,7 +56,7 @@ def joined(context: Context, run_id: str, outcome: Outcome, recorded: Iterable[R
     for origin in record.joined:
         say(f"join: {origin.what} from run {origin.run} on {origin.machine}")
     if record.stale:
-        say(f"join: {len(record.stale)} cases are stale or were never measured; they count as unmeasured")
+        say(f"join: {count(len(record.stale), 'case')} stale or never measured: unmeasured")
     return record
 
 

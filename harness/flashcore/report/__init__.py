@@ -31,14 +31,14 @@ from flashcore.model.record import Record
 from flashcore.model.suite import Variant
 from flashcore.model.text import significant, visible
 from flashcore.report import (
+    budget_page,
     cells,
-    guardrail_page,
     overview_page,
     roofline_page,
     variant_page,
 )
 from flashcore.report.cells import Cell, status_mark
-from flashcore.report.view import GUARDRAILS, INDEX, ROOFLINE, Book, Page, gate_badge, origin_line, provenance
+from flashcore.report.view import BUDGETS, INDEX, ROOFLINE, Book, Page, gate_badge, origin_line, provenance
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -54,7 +54,7 @@ _HIDE = 'if (/[?&](shape|focus|against)=/.test(location.search)) document.docume
 #: (page name, function that renders an HTML section below the page's content).
 Sections = Sequence[tuple[str, Callable[[Book], Markup]]]
 
-_CORE = (INDEX, ROOFLINE, GUARDRAILS)  # pages that every record with something for them has, in this order
+_CORE = (INDEX, ROOFLINE, BUDGETS)  # pages that every record with something for them has, in this order
 
 
 def render(
@@ -88,7 +88,7 @@ def render(
     roofline = roofline_page.page(book)
     every: list[Page[Any]] = [overview_page.page(book)]
     every += [roofline] if roofline.view.has_content else []
-    every += [guardrail_page.page(book)] if book.judgement.verdicts else []
+    every += [budget_page.page(book)] if book.judgement.verdicts else []
     every += [replace(page, in_menu=page.name != INDEX) for make in pages if (page := make(book)) is not None]
     every = [*{page.name: page for page in every}.values()]  # a plugin's page replaces the page of the same name
     every += [variant_page.page(book, v) for v in record.suite.variants.values()]
@@ -108,7 +108,7 @@ class _Shell:
 
     @cached_property
     def gate(self) -> Cell:
-        return gate_badge(self.book.judgement, GUARDRAILS * bool(self.book.judgement.verdicts))
+        return gate_badge(self.book.judgement, BUDGETS * bool(self.book.judgement.verdicts))
 
     @cached_property
     def line(self) -> str:
@@ -241,7 +241,7 @@ def environment(single_file: bool) -> Environment:
         templates.bytecode_cache = Compiled(pattern=f"flashcore-{__version__}-%s")
 
     def href(target: str, up: str) -> str:
-        """The address of a page, with its query (``guardrails?variant=x``), which scripts read."""
+        """The address of a page, with its query (``budgets?variant=x``), which scripts read."""
         name, _, query = target.partition("?")
         page = f"#{name.replace('/', '-')}" if single_file else f"{up}{name}.html"
         return page + (f"?{query}" if query else "")
@@ -252,7 +252,7 @@ def environment(single_file: bool) -> Environment:
         badge=functools.partial(cells.badge, href),
         mark=cells.mark,
         facts=FACTS,
-        value_cell=guardrail_page.value_cell,
+        value_cell=budget_page.value_cell,
         provenance=provenance,
         outcome=lambda status: cells.mark(status_mark(status), status),
     )

@@ -22,6 +22,7 @@ from flashcore.model.cause import cause_text
 from flashcore.model.groups import grouped
 from flashcore.model.suite import REGIMES, Shape, Stage, Variant
 from flashcore.model.text import faster, significant
+from flashcore.report.budget_page import at_risk, by_room, percent
 from flashcore.report.cells import (
     Cell,
     check_cell,
@@ -32,8 +33,7 @@ from flashcore.report.cells import (
     unbroken,
     words,
 )
-from flashcore.report.guardrail_page import at_risk, by_room, percent
-from flashcore.report.view import GUARDRAILS, INDEX, LABELS, MAX_SHAPES, Book, Case, Page, variant_cell
+from flashcore.report.view import BUDGETS, INDEX, LABELS, MAX_SHAPES, Book, Case, Page, variant_cell
 
 #: (key, heading, unit, description). The first ``USUAL`` are shown by default. Keys occur in addresses.
 COLUMNS = (
@@ -42,7 +42,7 @@ COLUMNS = (
     ("over-parent", "× faster than parent", "", "the parent's time over this one's, with the 95 % bootstrap interval"),
     ("over-peer", "× faster than reference", "", "the best reference's time over this one's, with the 95 % interval"),
     ("above-floor", "× floor", "", "time over the least time that its resources allow"),
-    ("right", "right?", "", "against fp64, within its tolerance class"),
+    ("right", "correct", "", "against fp64, within its tolerance class"),
     ("limits", "limits", "", "results of its budgets, over all archs and shapes"),
     ("held", "limited by", "", "the largest limiter; the variant's page has the evidence"),
     ("over-baseline", "× faster than baseline", "", "the baseline's time over this one's, with the 95 % interval"),
@@ -415,7 +415,7 @@ def _row(case: Case, ladder: Ladder) -> Row:
         _over(case, "reference", "speedup_vs_peer"),
         gap,
         correct,
-        case.book.limits_badge(variant, f"{GUARDRAILS}?variant={variant.name}"),
+        case.book.limits_badge(variant, f"{BUDGETS}?variant={variant.name}"),
         limiter if parts.text else missing(case.why("profile")),
         _over(case, "baseline", "speedup_vs_baseline"),
         *(case.cell(name) for name in (*(f"{regime}_p50" for regime in REGIMES), "isolated_p90")),

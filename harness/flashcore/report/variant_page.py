@@ -14,9 +14,9 @@ from flashcore.model.groups import grouped
 from flashcore.model.record import Artifact, Fact, Plan, Subject, unlaunched_note
 from flashcore.model.suite import Prediction, Shape, Variant
 from flashcore.model.text import UNMEASURED, quantity
+from flashcore.report.budget_page import RANK, value_cell
 from flashcore.report.case_view import CaseView
 from flashcore.report.cells import Cell, check_cell, fact_cell, missing, not_applicable, prediction_cell
-from flashcore.report.guardrail_page import RANK, value_cell
 from flashcore.report.view import MAX_COLUMNS, Book, Case, Page
 from flashcore.report.view import variant_page as name_of
 

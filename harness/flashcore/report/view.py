@@ -25,7 +25,7 @@ from flashcore.model.suite import Shape, Stage, Variant
 from flashcore.model.text import UNMEASURED
 from flashcore.report.cells import Cell, fact_cell, missing, not_applicable
 
-INDEX, ROOFLINE, GUARDRAILS = "index", "roofline", "guardrails"
+INDEX, ROOFLINE, BUDGETS = "index", "roofline", "budgets"
 #: The scripts of a page with charts.
 CHARTS = ("plotly-basic.min.js", "charts.js")
 
@@ -115,6 +115,8 @@ class Book:
         self.imported = bool(suite.variants) and all(v.imported for v in suite.variants.values())
         #: Identical shapes share a row.
         self.rows = [Row(self.readings, shapes) for shapes in suite.rows(self.shapes)]
+        #: Shape → the names of its row.
+        self.names = {shape.name: row.name for row in self.rows for shape in row.shapes}
         self.rates = measured_roofs.rates(record)
         self.answers = Answers(self.readings, judgement)
         self.listings = cache(self._listings)  # a case's, each with its lines in order

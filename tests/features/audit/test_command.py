@@ -49,7 +49,7 @@ def test_a_table_lists_the_kernels_and_the_later_code(binary: Path, capsys: pyte
     lines = capsys.readouterr().out.splitlines()
     rows = {tuple(line.split()) for line in lines[2:12]}
     assert {row[-1] for row in rows} == KERNELS
-    assert lines[12].startswith("10 kernels in 1 files for sm_80, sm_90a")
+    assert lines[12].startswith("10 kernels in 1 file for sm_80, sm_90a")
     assert lines[13] == "pkg.cpython-311-x86_64-linux-gnu.so: 1 PTX texts for sm_90"
 
 

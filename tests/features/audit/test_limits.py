@@ -285,7 +285,7 @@ def test_a_file_that_lost_its_kernels_is_unmeasured(capsys: pytest.CaptureFixtur
     Path("host.so").write_bytes(WITHOUT_KERNELS)
     assert main(["audit", "*.so", "--baseline", "audit.txt"]) == Exit.UNMEASURED
     shown = capsys.readouterr().out
-    assert "host/shared (sm_80)" in shown and "10 kernels in 1 files" in shown
+    assert "host/shared (sm_80)" in shown and "10 kernels in 1 file" in shown
 
 
 def test_a_folder_without_code_is_unmeasured() -> None:

@@ -76,4 +76,4 @@ def test_failures_come_first_and_name_their_files(tmp_path: Path, monkeypatch: p
     assert re.search(r"<b>\d+</b> failures?; <b>\d+</b> of 10 kernels spill", headline)
     failures = re.findall(r"<li><a href=\"[^\"]+\">max_registers</a>: (.*?)</li>", html)
     assert len({*failures}) == len(failures) > 1
-    assert all(re.search(r", limit ≤ 31$", line) and " ," not in line for line in failures)
+    assert all(re.search(r", expected: ≤ 31$", line) and " ," not in line for line in failures)

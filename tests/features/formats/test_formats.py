@@ -200,7 +200,7 @@ def test_an_annotation_counts_what_it_does_not_show(count: int, tmp_path: Path) 
     text = workflow_commands(factory.record(made, facts))
     assert text.count("::error") == 1
     assert ("… and 2 more" in text) == (count > github.MOST_ANNOTATIONS)
-    assert text.count("expected ≥ 9") == github.MOST_ANNOTATIONS
+    assert text.count("expected: ≥ 9") == github.MOST_ANNOTATIONS
 
 
 def test_one_call_writes_annotations_their_summary_and_a_file(

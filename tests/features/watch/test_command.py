@@ -84,7 +84,7 @@ def test_an_edited_problem_or_manifest_is_answered_although_the_machine_code_is_
     limit = '[[budget]]\nname = "tight"\nfact = "registers"\nmax = 1\nsource = "a test"\n'
     manifest.write_text(f"{manifest.read_text()}\n{limit}")
     budgets = answers(watched.until("idle"))["budgets"]
-    assert budgets["status"] == "failed" and any("expected ≤ 1" in line for line in budgets["lines"]), budgets
+    assert budgets["status"] == "failed" and any("expected: ≤ 1" in line for line in budgets["lines"]), budgets
 
 
 def test_a_header_that_is_removed_is_missed(watched: Watched) -> None:

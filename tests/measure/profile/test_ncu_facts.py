@@ -412,7 +412,7 @@ def test_plan_matches() -> None:
 @pytest.mark.parametrize(
     ("plan", "note"),
     [
-        (planned(), "the plan has 0 launches, ncu saw 1: k"),
+        (planned(), "launches in the plan: 0, seen by ncu: 1: k"),
         (planned(Launch("q", (4, 1, 1), (64, 1, 1), (1, 1, 1), 1)), "launch 0: kernel is q in the plan, k in ncu"),
         (planned(Launch("k", (5, 1, 1), (64, 1, 1), (1, 1, 1), 1)), "grid is (5, 1, 1)"),
         (planned(Launch("k", (4, 1, 1), (32, 1, 1), (1, 1, 1), 1)), "block is (32, 1, 1)"),

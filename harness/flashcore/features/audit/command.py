@@ -22,6 +22,7 @@ from flashcore.features.audit.record import NAME, gpus_of, record_of
 from flashcore.gate import baseline, formats
 from flashcore.model.cause import cause_text
 from flashcore.model.record import Record
+from flashcore.model.text import count
 from flashcore.pipeline.judging import Rules, judge_record
 from flashcore.records import store
 from flashcore.records.names import checked
@@ -186,7 +187,7 @@ def _remarks(record: Record, content: Inventory) -> Iterator[str]:
     archs = ", ".join(record.suite.archs)
     seconds = record.stages[0].seconds
     files = len({kernel.variant for kernel in content.kernels})
-    yield f"{len(content.kernels)} kernels in {files} files for {archs or 'no arch'}, {seconds:.1f} s"
+    yield f"{count(len(content.kernels), 'kernel')} in {count(files, 'file')} for {archs or 'no arch'}, {seconds:.1f} s"
     if shown := record.facts.named("sass_instructions"):
         yield f"{len(shown)} of the kernels disassembled in that time"
     yield from record.suite.notes

@@ -22,7 +22,7 @@ def main(report: str, out: str) -> None:
     try:
         content = _read(report)
     except Exception as error:  # the reader's errors have no common class
-        content = {"error": f"the reader says: {str(error)[:300]}"}
+        content = {"error": f"the reader failed: {str(error)[:300]}"}
     Path(out).write_bytes(json.dumps(content, ensure_ascii=False).encode("utf-8", "replace"))
 
 

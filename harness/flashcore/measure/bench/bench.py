@@ -21,6 +21,7 @@ from flashcore.measure.workers.program import Place
 from flashcore.model.case import Case
 from flashcore.model.groups import grouped
 from flashcore.model.record import Measured, SharingGpu, StageResult
+from flashcore.model.text import count
 
 _PROBES, _AGAIN = "reference", "again"  # subfolders of the bench folder
 
@@ -56,7 +57,7 @@ def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
     if not throttled or not cool:
         return result
     gpus = ", ".join(dict.fromkeys(throttled.values()))
-    context.say(f"bench: {gpus} throttled: {len(throttled)} shapes are timed again on another GPU")
+    context.say(f"bench: {gpus} throttled: {count(len(throttled), 'shape')} timed again on another GPU")
     again = replace(context, workers=workers.on(*cool))
     repeated = case_times.run(again, [c for c in cases if c.shape in throttled], folder / _AGAIN)
     return StageResult(

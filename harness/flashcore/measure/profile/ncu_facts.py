@@ -464,7 +464,7 @@ def _plan_matches(rows: Sequence[Result], built: Built) -> Measured:
         return Measured(None, PLAN_FAILED(plan.cause))
     if len(rows) != len(plan.launches):
         seen = ", ".join(canonical(row.kernel) for row in rows)
-        return Measured(0.0, f"the plan has {len(plan.launches)} launches, ncu saw {len(rows)}: {seen}")
+        return Measured(0.0, f"launches in the plan: {len(plan.launches)}, seen by ncu: {len(rows)}: {seen}")
     for i, (row, launch) in enumerate(zip(rows, plan.launches, strict=True)):
         if difference := _difference(row, launch):
             return Measured(0.0, f"launch {i}: {difference}")

@@ -1,4 +1,4 @@
-"""The guardrails page: limits by budget and value, a matrix of variants and facts, all verdicts, waivers with their
+"""The budgets page: limits by budget and value, a matrix of variants and facts, all verdicts, waivers with their
 reasons, progress of goals.
 
 The page contains all verdicts as data, of which a script shows the rows in view.
@@ -16,10 +16,11 @@ from typing import Any
 from flashcore.gate.expand import headroom
 from flashcore.gate.judge import Status, Verdict, WaiverUse
 from flashcore.model.groups import grouped
+from flashcore.model.record import Subject
 from flashcore.model.suite import TIERS
-from flashcore.model.text import UNMEASURED, exact, number, quantity, recorded_unit
+from flashcore.model.text import UNMEASURED, count, exact, number, quantity, recorded_unit
 from flashcore.report.cells import Cell, missing
-from flashcore.report.view import GUARDRAILS, Book, Page, variant_cell
+from flashcore.report.view import BUDGETS, Book, Page, variant_cell
 
 #: States in order of importance. A limit at risk passes.
 RANK = {"fail": 0, "at_risk": 1, "waived": 2, "unmeasured": 3, "open": 4, "pass": 5}
@@ -47,7 +48,7 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class Guardrails:
+class Budgets:
     """The page's content."""
 
     book: Book
@@ -111,25 +112,30 @@ class Guardrails:
     def row(self, same: Sequence[Verdict]) -> list[Cell]:
         """The row of limits with one budget and value: ``68 cases``, ``137,600 of 166,912 B``."""
         v, names = same[0], list(dict.fromkeys(v.subject.variant for v in same))
+        places = list(dict.fromkeys(str(self._at(v.subject)) for v in same))
         reason = v.reason or v.source
         state = self.state(v).replace("_", " ") + " required" * (v.status == "unmeasured" and v.required)
         more = f" and {len(names) - 3} more" if names[3:] else ""
         return [
             Cell(state, mark=self.state(v)),
             Cell(v.budget, title=f"on the fact {v.fact}\n{v.source}"),
-            Cell(cases(len(same)), title="\n".join(str(v.subject) for v in same[:20]), sort=len(same), kind="number"),
+            Cell(count(len(places), "case"), title="\n".join(places[:20]), sort=len(places), kind="number"),
             replace(value_cell(v), text=self._used(v), unit="") if v.value is not None else value_cell(v),
             Cell(self._percent(v) or "–", kind="number"),
             Cell(", ".join(names[:3]) + more, title="\n".join(names), kind="wrap"),
             Cell(reason.strip().splitlines()[0], title=reason, kind="wrap"),
         ]
 
+    def _at(self, subject: Subject) -> Subject:
+        """The subject under all names of its shape: identical shapes are one case."""
+        return replace(subject, shape=self.book.names.get(subject.shape or "", subject.shape))
+
     def _used(self, v: Verdict) -> str:
         """``137,600 of 166,912 B``; a limit that is no largest value follows as text."""
         budget = self.book.budgets.get(v.budget)
         if budget and budget.maximum is not None and budget.minimum is None and _is_number(v):
             return f"{number(v.value)} of {number(budget.maximum, v.unit)}"
-        return f"{number(v.value, v.unit)}, limit {v.limit}"
+        return f"{number(v.value, v.unit)}, expected: {v.limit}"
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -178,9 +184,9 @@ class Guardrails:
         return [sorted(same, key=lambda v: (v.progress is None, v.progress or 0.0)) for same in by_name.values()]
 
 
-def page(book: Book) -> Page[Guardrails]:
-    """The page ``guardrails``."""
-    return Page(GUARDRAILS, "Guardrails", "guardrails.html.j2", Guardrails(book), scripts=("guardrails.js",))
+def page(book: Book) -> Page[Budgets]:
+    """The page ``budgets``."""
+    return Page(BUDGETS, "Budgets", "budgets.html.j2", Budgets(book), scripts=("budgets.js",))
 
 
 def value_cell(v: Verdict) -> Cell:
@@ -203,11 +209,6 @@ def at_risk(book: Book, v: Verdict) -> bool:
         return False
     before = headroom(budget, book.judgement.before.get((v.fact, v.subject)))
     return v.tier != "static" or (before is not None and room < before)
-
-
-def cases(count: int) -> str:
-    """``68 cases``."""
-    return f"{count:,} case{'s' if count != 1 else ''}"
 
 
 def _is_number(v: Verdict) -> bool:

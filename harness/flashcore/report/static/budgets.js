@@ -223,7 +223,7 @@
     link(name) {
       if (!this.linked.has(name)) return name;
       const link = document.createElement("a");
-      link.href = document.body.classList.contains("single") ? `#${this.table.dataset.verdicts.replace(/guardrails$/, "")}variant-${name}` : `variant/${name}.html`;
+      link.href = document.body.classList.contains("single") ? `#${this.table.dataset.verdicts.replace(/budgets$/, "")}variant-${name}` : `variant/${name}.html`;
       link.textContent = name;
       return link;
     }
