@@ -54,7 +54,7 @@ def test_a_broken_promise_and_what_moved() -> None:
     text = answers(factory.record(suite), factory.record(suite, [old], id=OLD))
     assert "3 FAILED" in text
     assert "failed: registers_limit on fast/fast_kernel (sm_89): 96, expected: ≤ 90" in text
-    assert "changed: fast/fast_kernel (sm_89) registers 88 → 96 (worse)" in text
+    assert "changed: worse     registers 88 → 96  fast/fast_kernel (sm_89)" in text
 
 
 def test_a_shape_that_was_not_chosen_has_not_vanished() -> None:
@@ -62,9 +62,11 @@ def test_a_shape_that_was_not_chosen_has_not_vanished() -> None:
     plan = [factory.fact("workspace_bytes", n, "fast", arch="sm_90a", shape="huge") for n in (8, 16)]
     before = factory.record(facts=[*work, plan[0]], id=OLD)
     assert "huge" not in answers(factory.record(facts=[work[0], plan[0]]), before)
-    assert "fast/huge (sm_90a) workspace_bytes 8 B → 16 B" in answers(factory.record(facts=[work[0], plan[1]]), before)
+    assert "workspace_bytes 8 B → 16 B (huge)  fast (sm_90a)" in answers(
+        factory.record(facts=[work[0], plan[1]]), before
+    )
     more = factory.fact("formula_flop", 7, "fast", shape="mission")
-    assert "changed: fast/mission formula_flop 1 → 7" in answers(factory.record(facts=[more]), before)
+    assert "changed: changed   formula_flop 1 → 7 (mission)  fast" in answers(factory.record(facts=[more]), before)
 
 
 def test_nothing_measured_is_said_and_not_guessed() -> None:

@@ -23,12 +23,10 @@ def as_text(comparison: Comparison, top: int = 0, *, every: bool = False, only_w
         every: whether cases without a difference are listed too.
         only_worse: whether only regressions are listed.
     """
-    gpus = {side.gpu for side in (comparison.before, comparison.after)} - {None}
-    lines = [
-        f"{comparison.before.name} → {comparison.after.name}{''.join(f', {gpu}' for gpu in gpus if len(gpus) == 1)}:"
-        f" {comparison.summary}",
-        *(f"note: {note}" for note in comparison.notes),
-    ]
+    before, after = comparison.before, comparison.after
+    gpu = f", {after.gpu}" if after.gpu and after.gpu == before.gpu else ""
+    lines = [f"{before.name} → {after.name}{gpu}: {comparison.summary}"]
+    lines += [f"note: {note}" for note in comparison.notes]
     rows = [row for row in comparison.rows if not only_worse or row.outcome in REGRESSIONS]
     cases, code = ([row for row in rows if row.is_case is which] for which in (True, False))
     shown = [row for row in cases if row.lead and (every or row.outcome not in UNCHANGED)]
@@ -37,7 +35,7 @@ def as_text(comparison: Comparison, top: int = 0, *, every: bool = False, only_w
     lines += [f"not judged: {why}" for why in whys]
     rest = grouped((row.verdict.partition("\n")[0], row.name) for row in cases if not row.lead)
     lines += ["", *(f"{verdict}: {_named(names)}" for verdict, names in rest.items())] if rest else []
-    lines += _first(top, [[_code(row)] for row in code])
+    lines += _first(top, [[code_line(row)] for row in code])
     return "\n".join(lines)
 
 
@@ -84,10 +82,10 @@ def _with(text: str) -> str:
     return f"  with it: {text}"
 
 
-def _code(row: Row) -> str:
-    facts = "; ".join(dict.fromkeys(f"{c.fact} {c.text}" for c in row.changes))
+def code_line(row: Row) -> str:
+    """What changed of a kernel or build."""
     name = f"{row.subject}{f' (was {row.was})' if row.was else ''}"
-    return f"{row.outcome:8}  {facts or row.reason}  {name}"
+    return f"{row.outcome:8}  {'; '.join(row.facts) or row.reason}  {name}"
 
 
 def _first(top: int, entries: Sequence[Sequence[str]], head: int = 0) -> list[str]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from flashcore.explain import compare_records
+from flashcore.cli import comparison
 from flashcore.explain.advice import sentence
 from flashcore.explain.answer import Answer, Correctness
-from flashcore.explain.comparison import Change
+from flashcore.explain.compare_records import compare
+from flashcore.explain.comparison import Comparison
 from flashcore.explain.readings import Readings
 from flashcore.gate.answers import Answers
 from flashcore.gate.wording import value_of
 from flashcore.model.case import Case
-from flashcore.model.record import Record, Subject
+from flashcore.model.record import Record
 from flashcore.model.text import count, number
 from flashcore.pipeline.judging import Judged
 
@@ -24,17 +25,18 @@ def answers(judged: Judged, previous: Record | None, variant: str) -> list[str]:
         previous: an earlier record. If it is another GPU's or suite's, the answer says that it is not compared.
     """
     record = judged.record
-    reason = "" if previous is None else compare_records.comparable(previous, record)
-    before = None if reason else previous
+    compared = None if previous is None else compare(previous, record)
+    reason = compared.incomparable if compared else ""
+    before = None if reason else compared
     shapes = [s for s in record.suite.shapes if any(f.subject.shape == s for f in record.facts.of(variant))]
     no_run = ": ".join(filter(None, ("no earlier run to compare with", reason)))
-    against = f"against run {before.id}" if before else no_run
+    against = f"against run {before.before.name}" if before else no_run
     answers = Answers(Readings(record), judged.judgement)
     found = [answers.of(Case(variant, shape)) for shape in shapes]
     lines = [f"{variant} on {record.gpu or 'no GPU'} ({against})"]
     anywhere = Case(variant, next(iter(record.suite.shapes)))
     lines += _labelled("1 correct?  ", [_correct(answers.of(anywhere).correct)])
-    lines += _labelled("2 faster?   ", [x for a in found for x in _faster(record, before, a)])
+    lines += _labelled("2 faster?   ", [x for a in found for x in _faster(before, a)])
     lines += _labelled("3 limited by?", [x for a in found for x in _limits(a)])
     lines += _labelled("4 budgets?  ", list(_budgets(judged, before, variant)))
     return lines
@@ -58,27 +60,21 @@ def _correct(correct: Correctness) -> str:
     return f"yes, on {count(judged, 'shape')}{worst}{gaps}"
 
 
-def _faster(record: Record, before: Record | None, answer: Answer) -> Iterator[str]:
+def _faster(before: Comparison | None, answer: Answer) -> Iterator[str]:
     time, shape = answer.time, answer.case.shape
     if time.us is None:
         return
     text = f"{shape}: {number(round(time.us, 3), 'us')} {_words(time.mode)}" + f" ({time.note})" * bool(time.note)
     text += "".join(f", {number(round(us, 3), 'us')} {_words(mode)}" for mode, us in time.others.items())
-    subject = Subject(answer.case.variant, shape=shape)
-    if before and (change := _before(before, record, subject, time.mode)) and change.speedup:
-        same = compare_records.same_code(before, subject, record, subject)
-        text += f"; {change.speedup.text} than before{', but it is the same code' if same else ''}"
+    for row in before.cases if before else ():
+        if row.subject.variant == answer.case.variant and shape in row.shapes:
+            same = ", but it is the same code" if row.same_code else ""
+            ratios = [c.speedup for c in row.changes if c.speedup and c.mode == time.mode]
+            text += "".join(f"; {ratio.text} than before{same}" for ratio in ratios)
     yield text
     for role, speedup in time.over.items():
         pair = f" ({time.pair(role)})" if time.pair(role) else ""
         yield f"{'':{len(shape)}}  {speedup.than(f'the {role} {time.names[role]}')}{pair}"
-
-
-def _before(before: Record, record: Record, subject: Subject, mode: str) -> Change | None:
-    """The change of a time since an earlier record, at an equal shape."""
-    if not compare_records.same_shape(before, record, subject.shape or ""):
-        return None
-    return compare_records.time_change(before.time(subject, mode), record.time(subject, mode))
 
 
 def _words(regime: str) -> str:
@@ -97,8 +93,8 @@ def _limits(answer: Answer) -> Iterator[str]:
         yield f"{'':{len(answer.case.shape)}}  {label}: {sentence(step)}"
 
 
-def _budgets(judged: Judged, before: Record | None, variant: str) -> Iterator[str]:
-    record, judgement = judged.record, judged.judgement.of(variant)
+def _budgets(judged: Judged, before: Comparison | None, variant: str) -> Iterator[str]:
+    judgement = judged.judgement.of(variant)
     counts = judgement.counts()
     failed = judgement.failed
     others = f"{counts['pass']} passed, {counts['waived']} waived, {counts['unmeasured']} unmeasured"
@@ -106,9 +102,6 @@ def _budgets(judged: Judged, before: Record | None, variant: str) -> Iterator[st
     for v in failed:
         value, reason = value_of(v) and f"{value_of(v)}, ", f" ({v.reason.splitlines()[0]})" if v.reason else ""
         yield f"failed: {v.budget} on {v.subject}: {value}expected: {v.limit}{reason}"
-    if before is not None:
-        # Facts with an arch are static and cover every shape. Others are compared only on shapes that both runs have.
-        cases = [{f.subject.shape for f in r.facts.of(variant) if f.subject.arch is None} for r in (before, record)]
-        for c in compare_records.changes(before, record):
-            if c.subject.variant == variant and (c.subject.arch or all(c.subject.shape in shapes for shapes in cases)):
-                yield f"changed: {c.subject} {c.fact} {c.text} ({c.outcome})"
+    for row in before.code if before else ():
+        if row.subject.variant == variant:
+            yield f"changed: {comparison.code_line(row)}"

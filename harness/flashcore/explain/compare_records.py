@@ -13,6 +13,7 @@ from flashcore.model.causes import SAMPLES_MISSING
 from flashcore.model.groups import grouped
 from flashcore.model.record import Fact, Facts, Record, Subject, Time, Value
 from flashcore.model.suite import REGIMES, Binary
+from flashcore.model.text import count
 
 MODES = (*REGIMES, "eager")
 #: Times of launches that a tool measured, without samples: the times of imported kernels.
@@ -203,16 +204,18 @@ def _changed_code(a: Record, b: Record) -> Iterator[Row]:
     old, olds = aligned(a, b)
     was, now = _codes(old), _codes(b)
     before, after = ({_code(s) for _, s in static_facts(r)} | codes.keys() for r, codes in ((old, was), (b, now)))
-    changed = grouped((_code(c.subject), c) for c in changes(a, b))
+    # The amounts of a shape that only one side has are no change.
+    facts = [c for c in changes(a, b) if c.subject.arch or None not in (c.before, c.after)]
+    changed = grouped((_code(c.subject), c) for c in facts)
     changed |= {s: [] for s, code in now.items() if was.get(s, code) != code and s not in changed}
     lone = set() if _is_of_files(a) and _is_of_files(b) else _variants(before) ^ _variants(after)
     for variant, compiled in grouped((s.variant, s) for s in changed if s.variant in lone and s.arch).items():
-        reason = f"{len(compiled)} kernel{'s' * (len(compiled) > 1)}"
-        yield Row(Subject(variant), "gone" if variant in _variants(before) else "new", reason=reason)
-    for subject, facts in changed.items():
+        outcome: Outcome = "gone" if variant in _variants(before) else "new"
+        yield Row(Subject(variant), outcome, reason=count(len(compiled), "kernel"))
+    for subject, of in changed.items():
         if subject.variant not in lone:
             earlier = olds[subject].kernel or "" if subject in olds else ""
-            row = _of_kernel(subject, facts, subject in before, subject in after)
+            row = _of_kernel(subject, of, subject in before, subject in after)
             yield row if earlier == subject.kernel else replace(row, was=earlier)
 
 

@@ -18,6 +18,7 @@ from flashcore.explain.times import Speedup
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import cause_text
 from flashcore.model.decide import Process
+from flashcore.model.groups import grouped
 from flashcore.model.record import Record, Subject, Value
 from flashcore.model.suite import REGIMES
 from flashcore.model.text import number
@@ -176,6 +177,14 @@ class Row:
     def lead(self) -> Change | None:
         """The change that decided; of a case its time."""
         return self.changes[0] if self.changes else None
+
+    @property
+    def facts(self) -> list[str]:
+        """A kernel's changes in words: ``registers 96 → 128``, ``blocks 64 → 128 (mission)``."""
+        shapes = grouped((f"{c.fact} {c.text}", c.subject.shape) for c in self.changes)
+        names = {text: [shape for shape in of if shape] for text, of in shapes.items()}
+        more = {text: f" and {len(of) - 3} shapes" if of[3:] else "" for text, of in names.items()}
+        return [text + (f" ({', '.join(of[:3])}{more[text]})" if of else "") for text, of in names.items()]
 
     @property
     def judged(self) -> bool:

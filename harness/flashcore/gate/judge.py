@@ -25,7 +25,7 @@ from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import case_bounds
 from flashcore.gate.baseline import Baseline, compilers
 from flashcore.gate.expand import Expansion, Expectation, accepts, excess, expired, in_scope, limit_text
-from flashcore.gate.regressions import Comparison, another_compiler, compare
+from flashcore.gate.regressions import BaselineLimits, another_compiler, compare
 from flashcore.model import plugin
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import Cause, cause_text
@@ -187,8 +187,8 @@ def judge(
     verdicts = [*gate.builds(), *gate.correct(), *gate.runs(), *gate.plans()]
     for budget in (_PLANNED, *record.suite.budgets):
         verdicts += gate.verdicts(budget, gate.expansion.expand(budget))
-    comparison = Comparison() if baseline is None else compare(record, baseline, variants, today)
-    for budget, expectations in comparison.expectations:
+    compared = BaselineLimits() if baseline is None else compare(record, baseline, variants, today)
+    for budget, expectations in compared.expectations:
         verdicts += gate.verdicts(budget, expectations)
     for table in record.suite.tables:
         if of_table := plugin.entry("verdicts", table):
@@ -199,13 +199,13 @@ def judge(
     return Judgement(
         tuple(verdicts),
         tuple(gate.uses()),
-        (*record.environment_notes(), *gate.notes(), *comparison.notes, *_overall_notes(verdicts)),
+        (*record.environment_notes(), *gate.notes(), *compared.notes, *_overall_notes(verdicts)),
         len(gate.expansion.left_out),
         require,
         _exit(verdicts, trouble),
-        comparison.relaxed,
+        compared.relaxed,
         trouble,
-        comparison.before,
+        compared.before,
     )
 
 

@@ -39,8 +39,8 @@ from flashcore.model.text import count, matches_any, number
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """A record compared with a baseline.
+class BaselineLimits:
+    """The limits that a baseline sets for a record, and what else differs from it.
 
     Args:
         expectations: each fact of the baseline as a budget, with the present facts.
@@ -71,7 +71,7 @@ def another_compiler(record: Record, old: Baseline) -> dict[str, str]:
     }
 
 
-def compare(record: Record, old: Baseline, variants: Collection[str] | None, today: date | None) -> Comparison:
+def compare(record: Record, old: Baseline, variants: Collection[str] | None, today: date | None) -> BaselineLimits:
     """Compares every fact of the baseline with the present one.
 
     Args:
@@ -132,7 +132,7 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
     ]
     notes += _unlisted(old, facts, lines, old_names)
     notes += _changed(old, now, old_names)
-    return Comparison(tuple(expectations), tuple(notes), tuple(_relaxed(suite.gate.rules, today)), before)
+    return BaselineLimits(tuple(expectations), tuple(notes), tuple(_relaxed(suite.gate.rules, today)), before)
 
 
 def limit_of(old: Baseline, key: Key, value: float, rules: Iterable[GateRule], subject: Subject) -> Budget | None:

@@ -130,7 +130,7 @@ def _cells(row: Compared) -> list[Cell]:
     at = row.subject.shape
     first = Cell(row.name, href=f"compare?focus={name}&shape={at}") if at else Cell(row.name)
     if lead is None:
-        empty = [missing("it is on one side only") for _ in range(4)]
+        empty = [missing(row.reason) for _ in range(4)]
         return [first, Cell(row.reason, kind="wrap"), *empty, Cell(row.verdict)]
     values = [
         missing("it has none there") if v is None else Cell(*quantity(v, lead.unit), kind="number")
@@ -141,7 +141,8 @@ def _cells(row: Compared) -> list[Cell]:
         ratio = number_cell(lead.ratio, 3)
     if lead.low is not None:
         interval = Cell(_interval(lead), sort=lead.low)
-    others = "; ".join(dict.fromkeys(f"{c.fact} {c.text} {c.outcome}" for c in row.changes[1:] if c.speedup is None))
+    counters = [f"{c.fact} {c.text} {c.outcome}" for c in row.changes[1:] if c.speedup is None]
+    others = "; ".join(counters if row.is_case else row.facts[1:])
     return [first, Cell(words(lead.mode), detail=others, kind="wrap"), *values, ratio, interval, Cell(row.verdict)]
 
 
