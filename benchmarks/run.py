@@ -30,7 +30,7 @@ from typing import Any
 from benchmarks import raw
 from benchmarks.gate import timed
 from flashcore.errors import UsageError
-from flashcore.explain import ladder, roofline
+from flashcore.explain import ladder
 from flashcore.explain.limiter import time_parts
 from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
@@ -179,8 +179,7 @@ def _limiter(readings: Readings, variant: str, shape: str) -> str:
 
 
 def _steps(row: Row) -> Sequence[ladder.Step]:
-    bounds = {c.subject: c for c in roofline.case_bounds(row.readings.record)}
-    return ladder.ladder(row, bounds).steps
+    return ladder.ladder(row).steps
 
 
 def _ranks(one: Row, other: Row) -> dict[str, Any]:

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "harness"))
 
 from flashcore.errors import UsageError  # noqa: E402
-from flashcore.explain import ladder, roofline  # noqa: E402  # this tree, not an installed flashcore
+from flashcore.explain import ladder  # noqa: E402  # this tree, not an installed flashcore
 from flashcore.explain.ladder import Ladder, Step  # noqa: E402
 from flashcore.explain.readings import Readings  # noqa: E402
 from flashcore.explain.rows import Row  # noqa: E402
@@ -44,7 +44,7 @@ def page(record: Record) -> Iterator[str]:
     """The page's lines. Predictions and techniques come from the current manifest, measured values from the run."""
     suite = load(SUITE)
     now = replace(record, suite=suite)
-    readings, bounds = Readings(now), {b.subject: b for b in roofline.case_bounds(now)}
+    readings = Readings(now)
     machine = record.environment
     yield from (f"# {suite.title}: the ladder", "", *_INTRODUCTION, "")
     yield f"Run `{record.id}`: {record.gpu}, driver {machine.driver}, CUDA {machine.cuda_runtime},"
@@ -52,7 +52,7 @@ def page(record: Record) -> Iterator[str]:
     yield ""
     for problem in suite.problems:
         shapes = [s for s in suite.shapes.values() if s.problem == problem]
-        ladders = {s.name: ladder.ladder(Row(readings, [s]), bounds) for s in shapes}
+        ladders = {s.name: ladder.ladder(Row(readings, [s])) for s in shapes}
         if all(v.is_reference for v in suite.variants.values() if v.problem == problem):
             continue
         yield from (f"## Problem `{problem}`", "", _row(_HEAD), "| --- " * len(_HEAD) + "|")

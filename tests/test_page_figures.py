@@ -342,7 +342,7 @@ class Trace:
     def ladder(self, shapes: tuple[str, ...]) -> dict[str, set[str]]:
         """The figures of the ladder at identical shapes by variant: speed-ups, step, floor, fastest reference."""
         row = Row(self.readings, [self.record.suite.shapes[name] for name in shapes])
-        steps = ladder(row, self.bounds)
+        steps = ladder(row)
         two = {name: self.readings.levels(row.shape.time, name, shape.name) for name, shape in row.cases.items()}
         marks = of(
             row.times.get(row.reference or ""),

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from flashcore.explain import ladder, limiter, roofline
+from flashcore.explain import ladder, limiter
 from flashcore.explain.ladder import Ladder, Step
 from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
@@ -22,8 +22,7 @@ from tests.support.predicted import SHARES, predicted, record
 
 
 def built(r: Record, shape: str = "mission") -> Ladder:
-    bounds = {b.subject: b for b in roofline.case_bounds(r)}
-    return ladder.ladder(Row(Readings(r), [r.suite.shapes[shape]]), bounds)
+    return ladder.ladder(Row(Readings(r), [r.suite.shapes[shape]]))
 
 
 def step(r: Record, name: str = "fast") -> Step:

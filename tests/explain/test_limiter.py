@@ -321,7 +321,7 @@ def test_sms_without_a_block_are_idle_in_the_time_beside_the_launch() -> None:
 def test_without_counters_the_formulas_resource_is_named() -> None:
     shares, time = divided({"isolated_p50": 10.0, "formula_flop": 6e9, "formula_bytes": 1e6})
     assert shares["fp16_tensor"] == pytest.approx(100 * 6e9 / 989.4e6 / 10, rel=0.01)
-    assert time.timed and time.sentence.endswith("is unattributed")
+    assert time.timed and time.text == "fp16 tensor cores busy 61 %"
 
 
 def test_the_parts_of_every_published_case_add_up() -> None:

@@ -159,7 +159,7 @@ def judged(record: Any, chance: random.Random) -> None:
         lambda: judge.judge(record, require="timing"),
         lambda: list(roofline.case_bounds(record)),
         lambda: baseline.save(record, None),
-        lambda: [ladder.ladder(Row(Readings(record), [shape]), {}) for shape in record.suite.shapes.values()],
+        lambda: [ladder.ladder(Row(Readings(record), [shape])) for shape in record.suite.shapes.values()],
         lambda: compare(record, record),
         lambda: FORMATS[chance.choice(sorted(FORMATS))](judge.judge(record), record, Places(record, Path())),
     ]

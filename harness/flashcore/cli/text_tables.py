@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from flashcore.cli.grid import cell, grid
+from flashcore.explain.answer import duration
 from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
+from flashcore.model.case import Case
 from flashcore.model.record import CaseOutcome, Record, Subject
 from flashcore.model.suite import Stage
 from flashcore.model.text import fixed
@@ -30,12 +32,12 @@ def ladder(record: Record) -> str:
             subject = Subject(name, shape=row.cases[name].name)
             if facts.get(row.shape.time, subject) is not None:
                 label = f"{subject.case if row.shapes[1:] else name}" + " (library)" * suite.variants[name].is_reference
-                few = readings.first_round(row.shape.time, name, subject.shape or "")
-                label += f" ({few})" if few else ""
-                speedups = [(s := row.over(name, x)) and s.value for x in (suite.baseline, row.reference)]
+                time = duration(row, Case(name, row.cases[name].name))
+                label += f" ({time.first_round})" if time.first_round else ""
+                over = [x and x.value for x in (time.over.get("baseline"), time.over.get("reference"))]
                 tflops = cell(facts.get("tflops", subject))
                 lines.append(
-                    [label, *(cell(facts.get(n, subject), 2) for n in _TIMES), *(fixed(s, 2) for s in speedups), tflops]
+                    [label, *(cell(facts.get(n, subject), 2) for n in _TIMES), *(fixed(x, 2) for x in over), tflops]
                     + [cell(facts.get(n, subject), 3) for n in energy]
                 )
         if lines:

@@ -12,14 +12,14 @@ from math import log
 from flashcore.explain import roofline
 from flashcore.explain.limiter import time_parts
 from flashcore.explain.predictions import Judged, Outcome, judge, progress
-from flashcore.explain.readings import Reading, Readings
+from flashcore.explain.readings import Reading
 from flashcore.explain.rows import Row
 from flashcore.explain.times import Speedup
 from flashcore.model.catalogue import FACTS
 from flashcore.model.groups import grouped
 from flashcore.model.intervals import NOISE
-from flashcore.model.record import Record, Subject
-from flashcore.model.suite import Shape, Variant
+from flashcore.model.record import Record
+from flashcore.model.suite import Variant
 from flashcore.model.text import faster, in_words
 
 #: Counters that a technique may change, in the order in which every step shows them, with their names in sentences.
@@ -115,23 +115,19 @@ class Ladder:
         return self.path[-1] if self.path else None
 
 
-Bounds = Mapping[Subject, roofline.CaseBounds]
-
-
-def ladder(row: Row, bounds: Bounds) -> Ladder:
-    """The ladder of a row; ``bounds`` are the record's, by case."""
+def ladder(row: Row) -> Ladder:
+    """The ladder of a row."""
     record = row.readings.record
     variants = list(_in_order([v for name in row.cases if not (v := record.suite.variants[name]).is_reference]))
     timed = {v.name: v for v in variants if v.name in row.times}
     best = next((timed[name] for name in row.times if name in timed), None)
     names = _path(record, best, {*timed}) if best else []
-    steps = {v.name: _step(row.readings, v, row.cases[v.name], v.name in names) for v in variants}
-    subject = Subject(best.name, shape=row.cases[best.name].name) if best else None
+    steps = {v.name: _step(row, v, v.name in names) for v in variants}
     return Ladder(
         row,
         tuple(steps.values()),
         tuple(steps[n] for n in names),
-        bounds[subject].gap(row.shape.time) if subject and subject in bounds else None,
+        row.readings.gap(best.name, row.cases[best.name].name) if best else None,
     )
 
 
@@ -157,7 +153,8 @@ def _path(record: Record, best: Variant, timed: set[str]) -> list[str]:
     return [n for n in reversed(names) if n in timed]
 
 
-def _step(readings: Readings, variant: Variant, at: Shape, on_path: bool) -> Step:
+def _step(row: Row, variant: Variant, on_path: bool) -> Step:
+    readings, at = row.readings, row.cases[variant.name]
     shape = at.name
 
     def pair(fact: str) -> tuple[Reading, Reading]:
@@ -170,7 +167,7 @@ def _step(readings: Readings, variant: Variant, at: Shape, on_path: bool) -> Ste
         time=at.time,
         before=before,
         after=after,
-        speedup=readings.speedup(at.time, variant.name, variant.parent, shape),
+        speedup=row.over(variant.name, variant.parent),
         judged=tuple(judge(readings, variant, shape)),
         moved=tuple(Moved(name, *pair(name)) for name in COUNTERS),
         limiter=time_parts(readings, variant.name, shape).text,

@@ -163,15 +163,6 @@ class TimeParts:
             words.append(self.parts[-1].brief)
         return "; ".join(words)
 
-    @property
-    def sentence(self) -> str:
-        """The largest part and the unattributed one in a sentence without its period."""
-        rest, first = self.parts[-1], self.limiter or self.parts[0]  # without a time, the idle SMs
-        text = f"{first.text[:1].upper()}{first.text[1:]}: {first.share:.0f} %"
-        if not self.timed:
-            return f"{text} of the GPU; nothing was timed" if first is not rest else "Nothing was timed"
-        return f"{text} of the time" + f"; {rest.share:.0f} % is unattributed" * (first is not rest)
-
 
 #: By case, for the lifetime of the readings: each case is looked up as a variant, as a parent and by pages.
 _CACHE: WeakKeyDictionary[Readings, dict[tuple[str, str], TimeParts]] = WeakKeyDictionary()

@@ -54,7 +54,7 @@ def render(
                 f"`{a.case.variant.name}`",
                 a.time,
                 a.regime,
-                a.over_reference + f" [{a.interval}]" * bool(a.interval) + f" ({a.pair})" * bool(a.pair),
+                a.over_reference + f" ({a.pair})" * bool(a.pair),
                 a.floor,
                 a.case.parts.text or UNMEASURED,
             ]

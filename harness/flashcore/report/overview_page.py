@@ -9,19 +9,18 @@ from math import log10
 
 from flashcore.chips.occupancy import waves
 from flashcore.explain.advice import UNTIMED, Advice, order
-from flashcore.explain.answer import Role
+from flashcore.explain.answer import Duration, Role
 from flashcore.explain.ladder import Ladder, Step
 from flashcore.explain.limiter import Part, TimeParts, uses
 from flashcore.explain.resources import Use
 from flashcore.explain.roofline import sm_count
 from flashcore.explain.rows import Row as CaseRow
-from flashcore.explain.times import Speedup
 from flashcore.gate.judge import Verdict
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import cause_text
 from flashcore.model.groups import grouped
 from flashcore.model.suite import REGIMES, Shape, Stage, Variant
-from flashcore.model.text import faster, significant
+from flashcore.model.text import significant
 from flashcore.report.budget_page import at_risk, by_room, percent
 from flashcore.report.cells import (
     Cell,
@@ -110,7 +109,6 @@ class Winner:
     time: str
     regime: str
     over_reference: str
-    interval: str
     pair: str
     floor: str
     floor_title: str
@@ -294,25 +292,22 @@ def _winner(ladder: Ladder, timed: Sequence[Case]) -> Winner | None:
     case = next(c for c in timed if c.variant is ladder.best.variant)
     time, name = case.time, case.variant.name
     gap, reference, speedup = time.gap, time.names.get("reference"), time.over.get("reference")
-    cases = time.pairs.get("reference", ()) if ladder.row.shapes[1:] else ()
-    pair, interval = " against ".join(map(str, cases)), _interval(speedup) if speedup else ""
+    pair = " against ".join(map(str, time.pairs.get("reference", ()))) * bool(ladder.row.shapes[1:])
     origin = f", {gap.floor.roof.origin}" if gap and gap.floor.roof else ""
     over, compared = "no reference was timed", missing("no reference was timed")
     floor = f"{significant(gap.ratio, 3)}\u00a0×\u00a0its floor" if gap else "its floor is unknown"
     if reference and speedup:
-        over = unbroken(faster(speedup.value, reference))
-        title = f"{pair}\n{interval}".strip()
-        compared = number_cell(speedup.value, title=title, detail=f"{_ends(speedup)} {reference}".strip())
+        over = unbroken(speedup.than(reference))
+        ends = speedup.interval * bool(speedup.ends)
+        compared = replace(_ratio(time, "reference"), detail=f"{ends} {reference}".strip())
     if rate := _rate(case):
-        over, compared, interval = f"{rate.text}\u00a0{rate.unit}", rate, ""
-        floor = rate.title
+        over, compared, floor = f"{rate.text}\u00a0{rate.unit}", rate, rate.title
     named = [c for c in timed if c.time.levels and c.variant.name in (name, reference)]
     return Winner(
         case=case,
         time=significant(time.us or 0.0, 3),
         regime=words(time.mode),
         over_reference=over,
-        interval=interval,
         pair=pair,
         floor=floor,
         floor_title=f"{significant(gap.floor_us, 3)} µs ({gap.floor.resource}{origin})" if gap else "",
@@ -462,25 +457,19 @@ def _over_parent(case: Case, step: Step | None) -> Cell:
         return not_applicable("it has no parent")
     if speedup is None:
         return missing(step.after.why or f"of its parent: {step.before.why}")
-    return number_cell(speedup.value, title=f"than {step.parent}; {_interval(speedup)}")
+    return _ratio(case.time, "parent")
 
 
 def _over(case: Case, role: Role, fact: str) -> Cell:
     """The speedup over another variant; without one, the fact's cell, which has the reason."""
-    speedup = case.time.over.get(role)
-    if speedup is None:
-        return case.cell(fact)
-    return number_cell(speedup.value, title=f"{case.time.pair(role)}\n{_interval(speedup)}".strip())
+    return _ratio(case.time, role) if role in case.time.over else case.cell(fact)
 
 
-def _interval(speedup: Speedup) -> str:
-    """``95 %: 1.93–1.98``, or why there is no interval."""
-    return f"95 %: {_ends(speedup)}" if speedup.ends else cause_text(speedup.cause)
-
-
-def _ends(speedup: Speedup) -> str:
-    """The interval; empty if there is none."""
-    return "–".join(significant(end, 3) for end in speedup.ends or ())
+def _ratio(time: Duration, role: Role) -> Cell:
+    """A speedup, with its interval and the compared cases on hover."""
+    speedup = time.over[role]
+    title = "\n".join(filter(None, (speedup.than(time.names[role]), time.pair(role))))
+    return number_cell(speedup.value, title=title)
 
 
 def _floor(case: Case) -> tuple[Cell, Cell]:

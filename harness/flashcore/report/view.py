@@ -130,7 +130,7 @@ class Book:
         """The ladder of a shape, or of identical shapes."""
         names = tuple(s.name for s in shapes)
         if names not in self._ladders:
-            self._ladders[names] = ladder.ladder(Row(self.readings, shapes), self.bounds)
+            self._ladders[names] = ladder.ladder(Row(self.readings, shapes))
         return self._ladders[names]
 
     def cases(self, row: Row) -> list[Case]:
