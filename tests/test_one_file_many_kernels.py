@@ -177,7 +177,7 @@ def test_equal_files_are_the_same_whatever_they_are_called(
         (tmp_path / name).write_bytes(cubin)
     capsys.readouterr()
     assert main(["compare", str(tmp_path / "old.cubin"), str(tmp_path / "new.cubin")]) == Exit.OK
-    assert capsys.readouterr().out.splitlines()[0].endswith("3 of the same code; the same")
+    assert capsys.readouterr().out.splitlines()[0].endswith("machine code the same in 3 of 3")
 
 
 @pytest.mark.parametrize(
