@@ -133,7 +133,7 @@ def test_a_run_that_cannot_be_read_says_why(profiles: Path, tmp_path: Path) -> N
     broken = tmp_path / LATER
     broken.mkdir()
     (broken / "run.json").write_text('{"schema_version": 99}')
-    with pytest.raises(RecordError, match="expected schema version 3"):
+    with pytest.raises(RecordError, match="expected schema version 4"):
         fc.read_run(broken)
 
 

@@ -253,7 +253,7 @@ class Trace:
 
         self.run, self.samples, facts = (
             json.loads((folder / "run.json").read_bytes()),
-            read("samples.json.gz"),
+            {"/".join(place): times for *place, times in read("samples.json.gz")},
             read("facts.json.gz"),
         )
         self.variants, self.shapes = self.run["suite"]["variants"], self.run["suite"]["shapes"]
@@ -261,7 +261,8 @@ class Trace:
         self.literals = {line.strip() for text in texts for line in (text, *text.splitlines())}
         self.facts: dict[tuple[str, str, str], set[str]] = defaultdict(set)
         for at, name, value, unit, _, detail in facts["facts"]:
-            variant, _, shape, *_ = facts["subjects"][at]
+            about = store.subject_of(facts["subjects"][at])
+            variant, shape = about.variant, about.shape
             note = of(facts["details"][detail] if isinstance(detail, int) else detail)
             shown = of(value, unit=unit) | note | of([float(n) for n in note if "," not in n])
             self.facts[name, variant, shape or ""] |= shown

@@ -158,7 +158,7 @@ def changed_record(path: Path, mutant: Mutant) -> dict[str, str]:
 
 def _change_facts(whole: dict[str, Any], operator: str, chance: random.Random) -> dict[str, Any]:
     subjects, rows = whole["subjects"], whole["facts"]
-    candidates = [i for i, r in enumerate(rows) if subjects[r[0]][0] in gate.VARIANTS]
+    candidates = [i for i, r in enumerate(rows) if subjects[r[0]][1] in gate.VARIANTS]
     at = chance.choice(candidates)
     before = f"{subjects[rows[at][0]]} {rows[at][1:]}"
     how = operator
@@ -180,7 +180,8 @@ def _change_header(whole: dict[str, Any], operator: str, chance: random.Random) 
     if operator == "outcome changed":
         way: tuple[Any, ...] = ("outcomes", chance.choice(cases))
     elif operator == "key changed":
-        way = ("keys", chance.choice([k for k in whole["keys"] if k.split("/")[0] in gate.VARIANTS]))
+        keys = [i for i, (case, _) in enumerate(whole["keys"]) if case["variant"] in gate.VARIANTS]
+        way = ("keys", chance.choice(keys), 1)
     else:
         way = (chance.choice([k for k in whole if k not in ("outcomes", "keys")]),)
     place = whole

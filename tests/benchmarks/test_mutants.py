@@ -83,7 +83,7 @@ def test_what_counts_as_noticed(after: Said, words: str) -> None:
 
 
 def test_a_record_is_changed_where_it_says(tmp_path: Path) -> None:
-    subjects = [["scalar_row", None, "mission", None, None]]
+    subjects = [["case", "scalar_row", "mission"]]
     facts = [[0, "registers", 40, "registers", "cubin", ""]]
     path = tmp_path / "facts.json.gz"
     for operator, count in (("row dropped", 0), ("row doubled", 2), ("value changed", 1)):

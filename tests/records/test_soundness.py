@@ -31,6 +31,7 @@ RUN = "20260102T030405Z-0001"
 BUDGET = dataclasses.asdict(factory.budget("registers", maximum=9))
 WAIVER = dataclasses.asdict(factory.waiver("registers_limit", 200))
 Edit = Callable[[Any], object] | Change
+FAST = {"variant": "fast", "shape": "mission"}
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def scaled(fact: str, factor: float) -> Edit:
     ("file", "change"),
     [
         (store.FACTS, scaled("registers", 0.9)),
-        (store.SAMPLES, lambda data: data.update({k: [0.9 * x for x in v] for k, v in data.items()})),
+        (store.SAMPLES, lambda data: data[0].append(data[0].pop()[1:])),
         (store.HEADER, {"environment.gpu": "NVIDIA B200"}),
         (store.HEADER, {"reads": {}}),
     ],
@@ -174,7 +175,13 @@ def row(index: int, value: Any) -> Edit:
 
 
 def subject(index: int, value: Any) -> Edit:
+    """Changes the first fact's subject, which is code: its kind, variant, arch or kernel."""
     return {f"subjects.0.{index}": value}
+
+
+def of_case(*fields: Any) -> Edit:
+    """The first fact is about a case."""
+    return {"subjects.0": ["case", *fields]}
 
 
 @pytest.mark.parametrize(
@@ -196,12 +203,13 @@ def subject(index: int, value: Any) -> Edit:
         (row(5, 7_000), "expected rows of facts"),
         (row(5, []), "fact registers of .*expected either a value or a cause"),
         (row(2, None), "fact registers of .*expected either a value or a cause"),
-        (subject(0, "nobody"), "fact registers of .*nobody.*expected a variant, shape and arch of the suite"),
-        (subject(0, []), "expected rows of facts"),
-        (subject(1, "sm_1"), "sm_1.*expected a variant, shape and arch of the suite"),
-        (subject(2, "nowhere"), "nowhere.*expected a variant, shape and arch of the suite"),
+        (subject(0, "nothing"), "expected rows of facts"),
+        (subject(1, "nobody"), "fact registers of .*nobody.*expected a variant, shape and arch of the suite"),
+        (subject(1, []), "expected rows of facts"),
+        (subject(2, "sm_1"), "sm_1.*expected a variant, shape and arch of the suite"),
         (subject(3, 7), "a kernel's name and a launch's number"),
-        (subject(4, "first"), "a kernel's name and a launch's number"),
+        (of_case("slow", "nowhere"), "nowhere.*expected a variant, shape and arch of the suite"),
+        (of_case("slow", "mission", "slow_kernel", "first"), "a kernel's name and a launch's number"),
     ],
 )
 def test_what_is_no_fact_is_refused_by_name(run: Path, change: Edit, message: str) -> None:  # item 7
@@ -210,19 +218,22 @@ def test_what_is_no_fact_is_refused_by_name(run: Path, change: Edit, message: st
 
 @pytest.mark.parametrize("series", [[1.5, "2"], [None], [[1.5]], [1e999], [10**400], [1.5, 0]])
 def test_samples_are_numbers(run: Path, series: list[Any]) -> None:
-    refused(run, store.SAMPLES, {"fast/mission/cold": series}, "samples")
+    def change(data: Any) -> None:
+        next(row for row in data if row[:3] == ["fast", "mission", "cold"])[3] = series
+
+    refused(run, store.SAMPLES, change, "samples")
 
 
 def test_samples_are_of_the_suites_cases(run: Path) -> None:
     message = "expected cases of the suite's variants and shapes, found 'nobody/mission'"
-    refused(run, store.SAMPLES, {"nobody/mission/isolated": [1.0]}, message)
+    refused(run, store.SAMPLES, lambda data: data.append(["nobody", "mission", "isolated", [1.0]]), message)
 
 
 def test_facts_of_an_extension_that_is_not_installed_are_kept_and_shown(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def add(data: Any) -> None:
-        at = data["subjects"].index(["fast", None, "mission", None, None])
+        at = data["subjects"].index(["case", "fast", "mission"])
         data["facts"] += [[at, name, 1.25, "furlong", source, ""] for name, source in
                           (("wobble", "events"), ("wobble_total", "nvml"), ("wobble_share", "ncu"))]  # fmt: skip
 
@@ -270,10 +281,9 @@ def renamed(table: str, name: str) -> Edit:
         ({"suite.variants": {}}, "expected variants"),  # item 5
         ({"suite.shapes": {}}, "expected shapes"),
         ({"plans.0.variant": "nobody"}, "expected cases of the suite"),
-        (
-            {"keys.nobody/mission": {"code": "", "closure": "", "nvcc": ""}},
-            "expected cases of the suite",
-        ),
+        ({"keys.0.0.variant": "nobody"}, "expected cases of the suite"),
+        ({"keys.0.0.build": "before"}, "expected cases of the suite"),
+        ({"keys": {"fast/mission": {}}}, "expected a run record"),
         ({"outcomes.0.shape": "nowhere"}, "expected cases of the suite's .* found '.*/nowhere'"),
         ({"suite.variants.fast.problem": "other"}, "expected variants and shapes of the probl"),
         ({"suite.shapes.mission.problem": "other"}, "expected variants and shapes of the prob"),
@@ -285,8 +295,8 @@ def renamed(table: str, name: str) -> Edit:
         ),
         ({"suite.waivers": [{**WAIVER, "expires": "2026-02-30"}]}, "expected a day such as"),
         (lambda d: d["outcomes"].append({**d["outcomes"][0], "status": "failed"}), "outcomes: expected one of each"),
-        ({"stale": {"fast/mission": {"cause": "never_measured"}}}, "and none of what is stale"),
-        ({"stale": {"slow/long": {"cause": "first_round"}}}, "expected a cause, found first_round"),
+        ({"stale": [[FAST, {"cause": "never_measured"}]]}, "and none of what is stale"),
+        ({"stale": [[FAST, {"cause": "first_round"}]]}, "expected a cause, found first_round"),
         ({"environment.gpu_sm_clock_mhz": 1e999}, "expected a finite number"),
     ],
 )

@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flashcore.errors import FlashcoreError, RecordError
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS as CATALOGUE
 from flashcore.model.cause import Unknown
 from flashcore.model.causes import MESSAGE
@@ -71,19 +72,13 @@ def test_the_same_record_gives_the_same_bytes(run: Path, tmp_path: Path) -> None
         assert (other / name).read_bytes() == (run / name).read_bytes(), name
 
 
-def test_a_run_of_one_gpu_says_nothing_of_several(run: Path, tmp_path: Path) -> None:
-    assert "GPU-b" in (run / store.HEADER).read_text()
-    store.write(dataclasses.replace(full(), gpus=()), tmp_path)
-    assert "gpus" not in json.loads((tmp_path / store.HEADER).read_bytes())
-    assert store.read(tmp_path).gpus == ()
-
-
-SUBJECTS = st.builds(
+VARIANTS, KERNELS = st.sampled_from(["slow", "fast", "split"]), st.none() | st.text(max_size=8)
+SUBJECTS = st.builds(Subject, VARIANTS, st.sampled_from(factory.ARCHS), kernel=KERNELS) | st.builds(
     Subject,
-    st.sampled_from(["slow", "fast", "split"]),
+    VARIANTS,
     st.none() | st.sampled_from(factory.ARCHS),
-    st.none() | st.sampled_from(["mission", "long"]),
-    st.none() | st.text(max_size=8),
+    st.sampled_from(["mission", "long"]),
+    KERNELS,
     st.none() | st.integers(0, 40),
 )
 VALUES = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8)
@@ -167,7 +162,7 @@ def test_a_flipped_byte_is_refused(run: Path, name: str, at: int) -> None:
         whole(run)
 
 
-ONE = {"subjects": [["v", None, None, None, None]]}
+ONE = {"subjects": [["code", "v"]]}
 LINES = {"lines": [["a", 1, ""]], "names": []}
 
 
@@ -177,9 +172,12 @@ LINES = {"lines": [["a", 1, ""]], "names": []}
         (store.FACTS, "expected rows of facts", [
             [], {}, 7, {"subjects": [], "facts": [[0, "a", 1, "1", "ptxas", ""]]}, {"subjects": [[1, 2]], "facts": [1]},
             {**ONE, "facts": [[0, "a", 1, "1", "hearsay", ""]]}, {**ONE, "facts": [[0, "a"]]},
-            {"subjects": [[[]]], "details": [], "facts": []},
+            *({"subjects": [s], "details": [], "facts": []} for s in (["code", []], ["v"], ["code", "v", "a", "k", 1])),
         ]),
-        (store.SAMPLES, "expected a table of samples", [[], 7, {"v/s/back_to_back": 7}]),
+        (store.SAMPLES, "expected rows of samples", [
+            7, {"v": 7}, *([["v", *rest]] for rest in (["s", "cold"], ["s", "cold", 7], [[], "cold", []])),
+            2 * [["v", "s", "cold", []]],
+        ]),
         (store.LISTINGS, "expected instructions by kernel", [
             [], 7, {**LINES, "lines": [], "kernels": [["v", "s", "k", [[0, "EXIT", 0, []]]]]},
             {**LINES, "kernels": [["v", "s", "k", [[0, "EXIT", 0, [0, 1]]]]]},
@@ -339,7 +337,7 @@ def test_facts_are_found_by_name_and_subject() -> None:
 
 
 def test_a_run_holds_no_number_that_json_lacks(tmp_path: Path) -> None:
-    for changes in ({"raw_samples": {"fast/mission/isolated": (math.nan,)}}, {"command": math.inf}):
+    for changes in ({"raw_samples": {(Case("fast", "mission"), "isolated"): (math.nan,)}}, {"command": math.inf}):
         with pytest.raises(ValueError):
             store.write(factory.bare_record(**changes), tmp_path)
 

@@ -18,7 +18,7 @@ from flashcore.model.groups import grouped
 from flashcore.model.suite import Stage, Suite
 from flashcore.model.text import Value as Value
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 #: A Python file of a suite → the files read while it ran, by path in the suite's folder → their SHA-256.
 Reads = Mapping[str, Mapping[str, str]]
 _Item = TypeVar("_Item", covariant=True)

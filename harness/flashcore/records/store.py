@@ -5,8 +5,10 @@ of a run in progress ends in ``.partial``. Renaming it is the last step, so a fo
 
 ``run.json`` has everything but facts, samples and listings, which are in compressed files. ``facts.json.gz`` has rows
 ``[subject, name, value, unit, source, detail]`` that index tables of subjects and details; a remark is stored in its
-row. If warps were sampled, ``listings.json.gz`` has rows ``[offset, text, line, values]`` that index tables of lines,
-names and source files. An inlined line refers to the line of its call.
+row. A subject is ``["code", variant, arch, kernel]`` or ``["case", variant, shape, kernel, launch, arch]``, without
+``null`` at its end. ``samples.json.gz`` has rows ``[variant, shape, mode, times]``. If warps were sampled,
+``listings.json.gz`` has rows ``[offset, text, line, values]`` that index tables of lines, names and source files. An
+inlined line refers to the line of its call.
 """
 
 from __future__ import annotations
@@ -24,12 +26,12 @@ import time
 import typing
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flashcore.errors import RecordError, UsageError
-from flashcore.model.case import Case
+from flashcore.model.case import Case, TimeKey
 from flashcore.model.cause import Detail, as_json, from_json
 from flashcore.model.files import PARTIAL, Lock, file_hash, write_atomically, writing
 from flashcore.model.record import (
@@ -56,8 +58,9 @@ SAMPLES = "samples.json.gz"
 LISTINGS = "listings.json.gz"
 SUMS = "SHA256SUMS"
 _SEPARATE = ("facts", "raw_samples", "listings")  # stored in separate files
-#: Header fields newer than the schema version, with their defaults: omitted if empty.
-_LATER: Mapping[str, Any] = {"gpus": (), "reads": {}}
+_BY_CASE = ("keys", "stale")  # stored as pairs of a case and its value
+#: The fields of a stored subject, by its kind.
+_SUBJECTS = {"code": ("variant", "arch", "kernel"), "case": ("variant", "shape", "kernel", "launch", "arch")}
 _CLOCK_SKEW = datetime.timedelta(days=1)
 _LOCK = "going.lock"
 _MOST_UNPACKED = 1 << 29  # bytes of facts or listings; the largest published run has 13 MB
@@ -125,9 +128,7 @@ def write(record: Record, folder: Path) -> None:
         FlashcoreError: they cannot be written.
     """
     values = {f.name: getattr(record, f.name) for f in dataclasses.fields(record) if f.name not in _SEPARATE}
-    header = {name: value for name, value in values.items() if value or name not in _LATER}
-    header |= {name: {str(c): x for c, x in values[name].items()} for name in ("keys", "stale")}
-    header["created"] = record.created
+    header = values | {name: list(values[name].items()) for name in _BY_CASE} | {"created": record.created}
     subjects: dict[Subject, int] = {}
     details: dict[Detail, int] = {}
     rows = [
@@ -141,12 +142,9 @@ def write(record: Record, folder: Path) -> None:
         ]
         for fact, (value, detail) in ((f, soundness.measured(f)) for f in record.facts)
     ]
-    _pack(
-        folder / FACTS, {"subjects": list(map(dataclasses.astuple, subjects)), "details": list(details), "facts": rows}
-    )
-    _pack(
-        folder / SAMPLES, {f"{case}/{mode}": [round(x, 4) for x in v] for (case, mode), v in record.raw_samples.items()}
-    )
+    _pack(folder / FACTS, {"subjects": list(map(_row, subjects)), "details": list(details), "facts": rows})
+    samples = ((c.variant, c.shape, mode, [round(x, 4) for x in v]) for (c, mode), v in record.raw_samples.items())
+    _pack(folder / SAMPLES, list(samples))
     if record.listings:
         _pack(folder / LISTINGS, _listed(record.listings))
     text = json.dumps(header, indent=1, ensure_ascii=False, allow_nan=False, default=_plain) + "\n"
@@ -167,13 +165,32 @@ def _pack(path: Path, data: Any) -> None:
 
 def _plain(value: Any) -> Any:
     """The JSON object of a cause or another dataclass."""
-    if isinstance(value, Case):
-        return str(value)
+    if isinstance(value, Case):  # no build of its own: a record has one build of each variant
+        return {"variant": value.variant, "shape": value.shape}
     return (
         as_json(value)
         if isinstance(value, Detail)
         else {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     )
+
+
+def _row(subject: Subject) -> list[Any]:
+    """A subject as stored."""
+    kind = "code" if subject.shape is None else "case"
+    row = [kind, *(getattr(subject, name) for name in _SUBJECTS[kind])]
+    while row[-1] is None:
+        row.pop()
+    return row
+
+
+def subject_of(row: Any) -> Subject:
+    """A stored subject.
+
+    Raises:
+        LookupError, TypeError, ValueError: it is none.
+    """
+    kind, *fields = row
+    return Subject(**dict(zip(_SUBJECTS[kind][: len(fields)], fields, strict=True)))
 
 
 def complete(partial: Path) -> Path:
@@ -203,6 +220,34 @@ def opened(folder: Traversable) -> Record:
         RecordError: see :func:`read`.
     """
     path = folder / HEADER
+    header = header_of(folder)
+    created = header.pop("created", None)
+    from pydantic import ValidationError  # slow: a quarter of the start-up time of commands that read no run
+
+    try:
+        checked = _header_form().model_validate(header)
+    except ValidationError as error:
+        lines = [f"  {'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:10]]
+        raise RecordError("\n".join([f"{path}: expected a run record", *lines])) from error
+    fields = {name: getattr(checked, name) for name in type(checked).model_fields}
+    record = Record(
+        **fields | {name: dict(fields[name]) for name in _BY_CASE},
+        facts=Facts(Lazy(lambda: _read_facts(folder, record))),
+        raw_samples=_read_rows(folder / SAMPLES, "rows of samples", _samples),
+        listings=Lazy(lambda: _read_listings(folder / LISTINGS)),
+    )
+    _refuse(folder, itertools.chain(_misdated(record, created, folder.name), soundness.mistakes(record)))
+    verify(folder)
+    return record
+
+
+def header_of(folder: Traversable) -> dict[str, Any]:
+    """A run's header, whose schema version is the present one.
+
+    Raises:
+        RecordError: it is unreadable, or of another schema version.
+    """
+    path = folder / HEADER
     header = _load(path)
     schema = header.get("schema_version") if isinstance(header, dict) else None
     if schema != SCHEMA_VERSION:
@@ -212,37 +257,7 @@ def opened(folder: Traversable) -> Record:
             actual = f"the {'newer' if newer else 'older'} version {schema}"
             hint = "update flashcore" if newer else "record the run again"
         raise RecordError(f"{path}: expected schema version {SCHEMA_VERSION}, found {actual}\n  hint: {hint}")
-    created = header.pop("created", None)
-    header.pop("recording", None)  # of runs that one command once recorded on several GPU models
-    from pydantic import ValidationError  # slow: a quarter of the start-up time of commands that read no run
-
-    try:
-        for name in ("keys", "stale"):
-            header[name] = {_case(key): value for key, value in header.get(name, {}).items()}
-        for gpu in header.get("gpus", ()):
-            gpu["cases"] = {stage: tuple(map(_case, cases)) for stage, cases in gpu["cases"].items()}
-        checked = _header_form().model_validate(header)
-    except ValidationError as error:
-        lines = [f"  {'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:10]]
-        raise RecordError("\n".join([f"{path}: expected a run record", *lines])) from error
-    samples_path = folder / SAMPLES
-    samples = _load(samples_path)
-    if not isinstance(samples, dict) or not all(isinstance(v, list) for v in samples.values()):
-        raise RecordError(f"{samples_path}: expected a table of samples, found {type(samples).__name__}")
-    record = Record(
-        **{name: getattr(checked, name) for name in type(checked).model_fields},
-        facts=Facts(Lazy(lambda: _read_facts(folder, record))),
-        raw_samples={(_case(k.rpartition("/")[0]), k.rpartition("/")[2]): tuple(v) for k, v in samples.items()},
-        listings=Lazy(lambda: _read_listings(folder / LISTINGS)),
-    )
-    _refuse(folder, itertools.chain(_misdated(record, created, folder.name), soundness.mistakes(record)))
-    verify(folder)
-    return record
-
-
-def _case(text: str) -> Case:
-    variant, _, shape = text.partition("/")
-    return Case(variant, shape)
+    return dict(header)
 
 
 def _misdated(record: Record, created: object, folder: str) -> Iterator[str]:
@@ -303,9 +318,8 @@ def _header_form() -> Any:
     from pydantic import ConfigDict, create_model
 
     hints = typing.get_type_hints(Record)
-    form: dict[str, Any] = {
-        f.name: (hints[f.name], _LATER.get(f.name, ...)) for f in dataclasses.fields(Record) if f.name not in _SEPARATE
-    }
+    hints |= {name: list[tuple[*typing.get_args(hints[name])]] for name in _BY_CASE}  # type: ignore[misc]
+    form: dict[str, Any] = {f.name: (hints[f.name], ...) for f in dataclasses.fields(Record) if f.name not in _SEPARATE}
     return create_model("RunHeader", __config__=ConfigDict(extra="forbid", allow_inf_nan=False), **form)
 
 
@@ -336,8 +350,15 @@ def _read_rows(path: Traversable, what: str, convert: Callable[[Any], _Content])
         raise RecordError(f"{path}: expected {what}, found something else ({error!r})") from error
 
 
+def _samples(data: Any) -> dict[TimeKey, tuple[float, ...]]:
+    samples = {(Case(variant, shape), mode): tuple(times) for variant, shape, mode, times in data}
+    if len(samples) < len(data):
+        raise ValueError("a time twice")
+    return samples
+
+
 def _facts(data: Any) -> tuple[Fact, ...]:
-    subjects = [Subject(*row) for row in data["subjects"]]
+    subjects = list(map(subject_of, data["subjects"]))
     hash((*subjects, *(row[1] for row in data["facts"])))  # rejects lists and tables with a TypeError
     details = [from_json(detail) for detail in data["details"]]
     sources = {s.value: s for s in Source}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flashcore.errors import RecordError, UsageError
-from flashcore.records import lookup
+from flashcore.records import lookup, store
 from flashcore.records.freshness import MEASURED
 from flashcore.records.store import FACTS, HEADER, RUN_ID
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 NAME = "index.sqlite"
-_VERSION = 4  # of the tables: another one is read again
+_VERSION = 5  # of the tables: another one is read again
 _TABLES = """
 CREATE TABLE runs (key INTEGER PRIMARY KEY, folder TEXT, name TEXT, id TEXT, created TEXT, suite TEXT, gpu TEXT,
   variants INT, checked INT, timed INT, profiled INT, command TEXT, place TEXT, host TEXT, uuid TEXT, driver TEXT,
@@ -115,7 +115,7 @@ class Index:
         cases: dict[tuple[str, str], int],
         names: dict[str, int],
     ) -> None:
-        header = json.loads((run / HEADER).read_bytes())
+        header = store.header_of(run)
         machine = header["environment"]
         outcomes = [x for x in header["outcomes"] if x["status"] == "ok"]
         stages = [x["stage"] for x in outcomes]
@@ -145,7 +145,9 @@ class Index:
             [(case(v, s), names[fact], key, value) for (v, s, fact), value in facts.items()],
         )
         shapes = header["suite"]["shapes"]
-        shared = {c: gpu["uuid"] for gpu in header.get("gpus", ()) for c in gpu["cases"].get("bench", ())}
+        shared = {
+            (c["variant"], c["shape"]): gpu["uuid"] for gpu in header["gpus"] for c in gpu["cases"].get("bench", ())
+        }
         self._base.executemany(
             "INSERT INTO code VALUES (?, ?, ?, ?, ?, ?, ?)",
             [
@@ -156,9 +158,9 @@ class Index:
                     code["peer"],
                     json.dumps(shapes[s]["params"], sort_keys=True),
                     shapes[s]["rank_by"],
-                    shared.get(name),
+                    shared.get((v, s)),
                 )
-                for v, s, name, code in ((*name.split("/"), name, code) for name, code in header["keys"].items())
+                for v, s, code in ((at["variant"], at["shape"], code) for at, code in header["keys"])
             ],
         )
 
@@ -251,16 +253,17 @@ def _facts(
     arch = header["environment"]["gpu_arch"]
     stages = {source.value: stage for source, stage in MEASURED.items()}
     facts: dict[tuple[str, str, str], float] = {}
+    subjects = list(map(store.subject_of, data["subjects"]))
     for index, name, value, _, source, _ in data["facts"]:
-        variant, of_arch, shape, kernel, _ = data["subjects"][index]
+        about = subjects[index]
         if type(value) not in (int, float):
             continue
+        place = about.variant, about.shape or "", name
         if (stage := stages.get(source)) is None:
-            if arch in (None, of_arch) or of_arch is None:
-                place = variant, shape or "", name
+            if arch in (None, about.arch) or about.arch is None:
                 facts[place] = max(value, facts.get(place, value))
-        elif kernel is None and (variant, shape, stage) in measured:
-            facts[variant, shape, name] = value
+        elif about.kernel is None and (*place[:2], stage) in measured:
+            facts[place] = value
     times = {shape: f"{declared['rank_by']}_p50" for shape, declared in header["suite"]["shapes"].items()}
     return facts | {(v, s, "time"): value for (v, s, name), value in facts.items() if name == times.get(s)}
 
