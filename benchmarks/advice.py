@@ -21,7 +21,8 @@ from benchmarks import raw
 from flashcore.errors import Exit
 from flashcore.explain.advice import advice
 from flashcore.explain.readings import Readings
-from flashcore.model.record import Subject
+from flashcore.model.case import Case
+from flashcore.model.record import CaseSubject
 from flashcore.records import lookup, store
 
 SHARE = 0.9  # of the planted defects, to be named first
@@ -49,7 +50,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         record = store.read(lookup.find(Path(folder), options.run))
     readings, kernels = Readings(record), []
     for name, planted in tomllib.loads(Path(options.suite, "defects.toml").read_text(encoding="utf-8")).items():
-        subject = Subject(name, shape=planted["shape"])
+        subject = CaseSubject(Case(name, planted["shape"]))
         first = advice(readings, name, planted["shape"])[:_MOST_RULES]
         kernels.append(
             {

@@ -429,7 +429,7 @@ class Rounds(Scenario):
         "r = profile.profiled([case(n) for n in NAMES], Path({at!r}), profiling(batch=2))\n"
     )
     TOLD = (
-        "import json; said = {{'status': {{o.case: o.status for o in r.outcomes}},\n"
+        "import json; said = {{'status': {{str(o.case): o.status for o in r.outcomes}},\n"
         "  'facts': sorted(f'{{f.name}} {{f.subject}}' for f in r.facts if f.value is not None)}}\n"
         "Path({at!r}, 'over').write_text(json.dumps(said))\n"
     )

@@ -24,7 +24,8 @@ from benchmarks import raw
 from flashcore import report
 from flashcore.errors import UsageError
 from flashcore.gate import judge
-from flashcore.model.record import Record, Subject
+from flashcore.model.case import Case
+from flashcore.model.record import CaseSubject, Record
 from flashcore.records import lookup, store
 from tests import factory
 from tests.browser import PROGRAM, Browser, Page, browser
@@ -217,7 +218,7 @@ def verdicts_page(record: Record, folder: Path) -> Path:
     pattern = next(v for v in judged.limits if v.value is not None and v.unit)
     many = [
         dataclasses.replace(pattern, budget=f"b{b}", fact=f"fact_{b}", value=(i * 7919 % MANY) * 1.25e-3,
-                            status="fail" if i % 97 == 0 else "pass", subject=Subject(f"v{v}", shape=f"s{s}"))
+                            status="fail" if i % 97 == 0 else "pass", subject=CaseSubject(Case(f"v{v}", f"s{s}")))
         for i, (b, v, s) in enumerate(itertools.product(range(10), range(40), range(MANY // 400)))
     ]  # fmt: skip
     report.render(record, dataclasses.replace(judged, verdicts=tuple(many)), folder)

@@ -39,6 +39,7 @@ from flashcore.model.record import (
     StageNote,
     Subject,
     Value,
+    subject_of,
 )
 from flashcore.model.suite import (
     Argument,
@@ -202,7 +203,7 @@ def fact(
     detail: Detail | str = "",
 ) -> Fact:
     """A fact of the catalogue with its unit and its usual source; no check of the value."""
-    return _fact(Subject(variant, arch, shape, kernel, launch), name, value, source, detail)
+    return _fact(subject_of(variant, shape, kernel, launch, arch), name, value, source, detail)
 
 
 def _fact(
@@ -250,7 +251,7 @@ def facts_of(
     kernel: str | None = None,
 ) -> list[Fact]:
     """One fact for each name and value, all about the same subject."""
-    subject = Subject(variant, arch, shape, kernel)
+    subject = subject_of(variant, shape, kernel, arch=arch)
     return [_fact(subject, name, value) for name, value in values.items()]
 
 

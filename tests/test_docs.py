@@ -25,8 +25,9 @@ from flashcore.errors import Exit
 from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
 from flashcore.measure.machine import toolchain
+from flashcore.model.case import Case
 from flashcore.model.catalogue import STALL_REASONS
-from flashcore.model.record import Subject
+from flashcore.model.record import CaseSubject, Subject
 from flashcore.model.suite import REGIMES, Shape
 from tests.conftest import ROOT, published
 from tests.support.judged import judged
@@ -231,7 +232,8 @@ def test_the_tutorials_times_are_those_of_its_run() -> None:
     text = (ROOT / "docs" / "tutorial" / "naive-to-library.md").read_text(encoding="utf-8")
     rows = [[c.strip(" `") for c in line.split("|")[1:-1]] for line in text.splitlines() if re.match(r"\|.*\| `", line)]
     times = {
-        name: published().facts.number("isolated_p50", Subject(name, shape="mission")) or 0.0 for _, name, *_ in rows
+        name: published().facts.number("isolated_p50", CaseSubject(Case(name, "mission"))) or 0.0
+        for _, name, *_ in rows
     }
     before = 0.0
     for step, name, shown, gain, over in rows:
@@ -342,7 +344,7 @@ def test_sampled_and_counted_stalls_agree_as_is_said() -> None:
     record = published()
     sampled: dict[Subject, Counter[str]] = {}
     for listing in record.listings:
-        samples_of = sampled.setdefault(Subject(listing.subject.variant, shape=listing.subject.shape), Counter())
+        samples_of = sampled.setdefault(CaseSubject(listing.subject.case), Counter())
         for instruction in listing.instructions:
             samples_of.update({r: instruction.values.get(f"stall_{r}", 0) for r in STALL_REASONS if r != "selected"})
     worst: list[float] = []

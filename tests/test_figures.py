@@ -14,7 +14,8 @@ import flashcore as fc
 from flashcore import figures
 from flashcore.errors import UsageError
 from flashcore.explain.roofline import LEVELS
-from flashcore.model.record import Facts, Record, Roof, Subject
+from flashcore.model.case import Case
+from flashcore.model.record import CaseSubject, Facts, Record, Roof
 from flashcore.records import store
 from tests import factory
 from tests.conftest import ROOT, published_run
@@ -43,7 +44,7 @@ def test_every_mark_stands_at_its_facts_and_the_faster_is_the_higher(run: str) -
     number = record.facts.number
     for shape, figure in of_every_row(record):
         for m in marks(figure):
-            subject = Subject(m["variant"], shape=m["shape"], kernel=m["kernel"])
+            subject = CaseSubject(Case(m["variant"], m["shape"]), kernel=m["kernel"])
             flop, time = number("formula_flop", subject), number(record.suite.shapes[m["shape"]].time, subject)
             if m["FLOPs by"] == "hardware" or not time:
                 time = (number("ncu_duration", subject) or math.nan) / 1e3

@@ -16,7 +16,7 @@ from flashcore.explain.limiter import time_parts
 from flashcore.explain.readings import Readings
 from flashcore.model.case import Case
 from flashcore.model.causes import CodeChanged
-from flashcore.model.record import Fact, Facts, Record, Subject
+from flashcore.model.record import CaseSubject, Fact, Facts, Record
 from tests import factory
 
 
@@ -171,7 +171,7 @@ def test_time_changes_hold_the_ratio_and_its_interval_or_why_there_is_none(recor
     assert frame["ratio"].tolist() == [change.ratio for change in times] and len(times) > 4
     assert frame[["low", "high"]].isna().all(axis=None) and frame["evidence"].isna().all()
     assert all("no interval: " in why for why in frame["no_interval"])
-    fast, slow = (record.time(Subject(v, shape="mission"), "isolated") for v in ("fast", "slow"))
+    fast, slow = (record.time(CaseSubject(Case(v, "mission")), "isolated") for v in ("fast", "slow"))
     alternate = frames.frame(Change, [compare_records.time_change(slow, fast)]).iloc[0]
     assert alternate["low"] < alternate["ratio"] < alternate["high"] and alternate["evidence"] == "one run"
     assert alternate["no_interval"] == ""
@@ -218,7 +218,7 @@ def test_without_pandas_a_frame_says_how_to_get_it(record: Record, monkeypatch: 
 def test_the_rows_of_the_export_are_the_facts_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     results = [
-        factory.fact("registers", 7, arch="sm_80", kernel="k", launch=0),
+        factory.fact("registers", 7, arch="sm_80", shape="mission", kernel="k", launch=0),
         factory.fact("isolated_p50", 7.0),
         factory.fact("l2_hit", None, detail="no ncu"),
     ]

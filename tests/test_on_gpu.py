@@ -21,7 +21,8 @@ from flashcore.errors import Exit, FlashcoreError
 from flashcore.measure.machine import ncu, toolchain
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.workers.kernel_call import KernelCall
-from flashcore.model.record import CaseOutcome, Facts, Record, Subject
+from flashcore.model.case import Case
+from flashcore.model.record import CaseOutcome, CaseSubject, Facts, Record
 from flashcore.records import lookup, store
 from flashcore.suites import load
 from tests.conftest import FAULTS, ROOT, TOY, UPDATE, Built, build_once, flashcore
@@ -90,7 +91,7 @@ def test_every_case_is_right_and_timed(whole: tuple[Record, Path]) -> None:
     for variant in ("plain", "wide", "two_steps", "torch_mul"):
         assert by_case[f"{variant}/tail", "check"].status == "ok"
         assert by_case[f"{variant}/small", "check"].status == "ok"
-        subject = Subject(variant, shape="small")
+        subject = CaseSubject(Case(variant, "small"))
         for mode in ("isolated_p50", "back_to_back_p50", "cold_p50", "eager_p50"):
             microseconds = record.facts.number(mode, subject)
             assert microseconds is not None and 0.1 < microseconds < 1e4, (variant, mode)
@@ -105,12 +106,12 @@ def test_every_case_is_profiled(whole: tuple[Record, Path]) -> None:
     record, _ = whole
     for variant, launches in (("plain", 1), ("wide", 1), ("two_steps", 2), ("torch_mul", 1)):
         assert outcomes(record)[f"{variant}/small", "profile"].status == "ok"
-        subject = Subject(variant, shape="small")
+        subject = CaseSubject(Case(variant, "small"))
         assert record.facts.number("kernel_launches", subject) == launches
         duration = record.facts.number("ncu_duration", subject)
         assert duration is not None and duration > 100  # nanoseconds
     for variant in ("plain", "wide", "two_steps"):
-        fact = record.facts.get("plan_matches", Subject(variant, shape="small"))
+        fact = record.facts.get("plan_matches", CaseSubject(Case(variant, "small")))
         assert fact is not None and fact.value == 1, fact
     two = [f for f in record.facts.named("ncu_duration") if f.subject.variant == "two_steps" and f.subject.kernel]
     assert {f.subject.kernel for f in two} >= {"copy_kernel", "multiply_kernel"}
@@ -207,7 +208,7 @@ def test_kernels_that_write_what_they_read_are_checked_timed_and_profiled(update
                 outcome = by_case[f"{variant}/{shape}", stage]
                 assert outcome.status == "ok", outcome
             for mode in ("isolated", "back_to_back", "cold", "eager"):
-                fact = updated.facts.get(f"{mode}_p50", Subject(variant, shape=shape))
+                fact = updated.facts.get(f"{mode}_p50", CaseSubject(Case(variant, shape)))
                 assert fact is not None and "2 timed answers right" in fact.note, fact
     assert by_case["ignores_bias/bare", "check"].status == "ok"  # there is none
 
@@ -279,7 +280,7 @@ def test_another_process_on_the_gpu_voids_its_times(tmp_path: Path, build_dirs: 
             other.kill()
     assert done.returncode == Exit.OK, done.stdout + done.stderr
     facts = newest(tmp_path).facts
-    subject = Subject("plain", shape="small")
+    subject = CaseSubject(Case("plain", "small"))
     if facts.number("bench_other_processes", subject) is None:
         pytest.skip("gpu: NVML tells no processes here")
     fact = facts.get("isolated_p50", subject)

@@ -38,7 +38,7 @@ from flashcore.gate.wording import summary
 from flashcore.model import groups
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
-from flashcore.model.record import Subject
+from flashcore.model.record import CaseSubject
 from flashcore.model.suite import REGIMES
 from flashcore.model.text import exact, in_words, number, quantity, significant
 from flashcore.records import store
@@ -261,7 +261,7 @@ class Trace:
         self.literals = {line.strip() for text in texts for line in (text, *text.splitlines())}
         self.facts: dict[tuple[str, str, str], set[str]] = defaultdict(set)
         for at, name, value, unit, _, detail in facts["facts"]:
-            about = store.subject_of(facts["subjects"][at])
+            about = store.stored_subject(facts["subjects"][at])
             variant, shape = about.variant, about.shape
             note = of(facts["details"][detail] if isinstance(detail, int) else detail)
             shown = of(value, unit=unit) | note | of([float(n) for n in note if "," not in n])
@@ -317,7 +317,7 @@ class Trace:
         suite, readings = self.record.suite, self.readings
         if variant not in suite.variants or shape not in suite.shapes:
             return result
-        v, s, subject = suite.variants[variant], suite.shapes[shape], Subject(variant, shape=shape)
+        v, s, subject = suite.variants[variant], suite.shapes[shape], CaseSubject(Case(variant, shape))
         parts, bounds = time_parts(readings, variant, shape), self.bounds.get(subject)
         cures = [remedies(readings, shape).get(x.kind, [])[:3] for x in parts.limiters]
         result |= of(parts, cures, advice(readings, variant, shape), bounds, v.predictions)
@@ -333,7 +333,7 @@ class Trace:
         for p in points:
             shares = [100 * (share or 0) for share in (p.share, p.share_of_measured)]
             result |= of(p, p.intensity, p.tflops, p.gbps, shares)
-        for x in (subject, Subject(parent, shape=shape)):
+        for x in (subject, CaseSubject(Case(parent, shape))):
             result |= of([share(self.record, x) for share in (roofline.shared_busy, roofline.l1_busy)])
         for shapes in ((s,), self.same.get(shape, (s,))):
             result |= self.ladder(tuple(x.name for x in shapes))[variant]

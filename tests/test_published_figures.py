@@ -12,7 +12,8 @@ from flashcore import figures, report
 from flashcore.cli import text_tables
 from flashcore.explain.limiter import remedies, time_parts, uses
 from flashcore.gate.wording import summary
-from flashcore.model.record import Subject
+from flashcore.model.case import Case
+from flashcore.model.record import CaseSubject
 from flashcore.model.suite import Shape
 from flashcore.report import budget_page, cells, overview_page, roofline_page, variant_page
 from flashcore.report.case_view import CaseView
@@ -112,7 +113,7 @@ def test_one_problem_under_two_names_has_one_verdict() -> None:
     # cudnn took 4 % less time as ``b4_s4096``, on the other GPU.
     assert section.answer.pair == "wgmma_persistent/d64_s4096 against cudnn_general/d64_s4096"
     names = (("cudnn_general", "d64_s4096"), ("wgmma_persistent", "d64_s4096"))
-    times = [published().facts.number("back_to_back_p50", Subject(v, shape=s)) or 0 for v, s in names]
+    times = [published().facts.number("back_to_back_p50", CaseSubject(Case(v, s))) or 0 for v, s in names]
     assert over_reference.sort == pytest.approx(times[0] / times[1], rel=0.01)
 
 

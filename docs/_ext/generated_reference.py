@@ -22,9 +22,10 @@ from flashcore.explain import advice
 from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
 from flashcore.model import decisions, plugin
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, FactSpec
 from flashcore.model.cause import CODES, Basis, Cause, Template
-from flashcore.model.record import Record, Subject
+from flashcore.model.record import CaseSubject, Record
 from flashcore.model.suite import REGIMES, Shape
 from flashcore.records import lookup, store
 from flashcore.suites import load
@@ -305,7 +306,7 @@ def _times(record: Record) -> Iterator[str]:
 
 
 def _time(record: Record, variant: str, shape: Shape, regime: str) -> float | None:
-    return record.facts.number(f"{regime}_p50", Subject(variant, shape=shape.name))
+    return record.facts.number(f"{regime}_p50", CaseSubject(Case(variant, shape.name)))
 
 
 def _us(value: float | None) -> str:

@@ -18,8 +18,9 @@ from flashcore.explain import compare_records, roofline
 from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import LEVELS, MEASURED, THEORY, Counted, Point
 from flashcore.explain.rows import Row
+from flashcore.model.case import Case
 from flashcore.model.groups import grouped
-from flashcore.model.record import Record, Roof, Subject
+from flashcore.model.record import CaseSubject, Record, Roof
 from flashcore.model.text import significant
 
 LEVEL_NAMES = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
@@ -53,12 +54,12 @@ class Marks:
     record: Record
 
     @cached_property
-    def by_case(self) -> dict[Subject, list[Point]]:
+    def by_case(self) -> dict[CaseSubject, list[Point]]:
         every = grouped((_case(p.subject), p) for p in roofline.points(self.record))
         several = {case for case, points in every.items() if len({p.subject.kernel for p in points} - {None}) > 1}
         return {case: [p for p in points if case in several or not p.subject.kernel] for case, points in every.items()}
 
-    def of(self, cases: Iterable[Subject]) -> list[Point]:
+    def of(self, cases: Iterable[CaseSubject]) -> list[Point]:
         return [p for case in cases for p in self.by_case.get(case, ())]
 
 
@@ -74,10 +75,10 @@ class Chart:
     """
 
     marks: Marks
-    cases: Sequence[Subject]
-    labels: Mapping[Subject, str]
+    cases: Sequence[CaseSubject]
+    labels: Mapping[CaseSubject, str]
     before: Marks | None = None
-    weights: Mapping[Subject, float] | None = None
+    weights: Mapping[CaseSubject, float] | None = None
 
     @cached_property
     def points(self) -> list[Point]:
@@ -101,7 +102,7 @@ class Chart:
         """The highest clock of the marks: no mark stands above the roofs at it only because of its clock."""
         return max((p.clock_mhz for p in self.points if p.counted == counted and p.clock_mhz), default=None)
 
-    def padding(self, case: Subject) -> float | None:
+    def padding(self, case: CaseSubject) -> float | None:
         """The FLOPs that the hardware counted over the problem's."""
         flop = {p.counted: p.flop for p in self.marks.by_case.get(case, ()) if p.subject == case}
         return flop["hardware"] / flop[USEFUL] if len(flop) == len(COUNTED) else None
@@ -409,8 +410,8 @@ def _roof(p: Point) -> Roof | None:
     return min(roofs, key=lambda r: height(r, p.intensity), default=None)
 
 
-def _case(subject: Subject) -> Subject:
-    return Subject(subject.variant, shape=subject.shape)
+def _case(subject: CaseSubject) -> CaseSubject:
+    return CaseSubject(subject.case)
 
 
 def _line(color: str, dash: str = "solid") -> dict[str, Any]:
@@ -444,15 +445,16 @@ def of_row(row: Row, marks: Marks, before: Marks | None = None) -> Chart:
     parent = suite.variants[best].parent if best else None
     for variant, title in ((suite.baseline, "baseline"), (parent, "its parent")):
         titles.setdefault(variant, title)
-    cases = {name: Subject(name, shape=shape.name) for name, shape in row.cases.items()}
+    cases = {name: CaseSubject(Case(name, shape.name)) for name, shape in row.cases.items()}
     return Chart(marks, [*cases.values()], {cases[v]: title for v, title in titles.items() if v in cases}, before)
 
 
 def of_imports(marks: Marks) -> Chart:
     """The chart of all kernels of an import, sized by their share of the time, with labels for the longest."""
-    every = [f for f in marks.record.facts.named("ncu_duration") if f.subject.shape]
-    facts = [f for f in every if f.subject.launch is not None] or every
-    times = grouped((_case(f.subject), f.number or 0.0) for f in facts)
+    named = marks.record.facts.named("ncu_duration")
+    every = [(s, f.number or 0.0) for f in named if isinstance(s := f.subject, CaseSubject)]
+    launches = [(s, time) for s, time in every if s.launch is not None] or every
+    times = grouped((_case(s), time) for s, time in launches)
     total = sum(map(sum, times.values())) or 1.0
     shares = {case: sum(each) / total for case, each in times.items()}
     cases = sorted(shares, key=lambda case: -shares[case])

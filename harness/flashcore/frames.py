@@ -19,9 +19,10 @@ from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import Bound, Point
 from flashcore.explain.rows import Row as CaseRow
 from flashcore.gate.judge import Verdict
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import cause_text
-from flashcore.model.record import Fact, Record, Subject, Value
+from flashcore.model.record import CaseSubject, Fact, Record, Subject, Value
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -121,21 +122,21 @@ def limits(record: Record) -> DataFrame:
     time in percent; ``evidence``: its counters' values; ``facts``: their names. Identical shapes are one case, whose
     names are in ``shapes``."""
     readings = Readings(record)
-    cases = _cases(readings, (Subject(o.variant, shape=o.shape) for o in record.outcomes))
+    cases = _cases(readings, (CaseSubject(o.case) for o in record.outcomes))
     rows = [(s, part) for s in cases for part in time_parts(readings, s.variant, s.shape or "").limiters]
     return _laid_out(Part, [subject for subject, _ in rows], [part for _, part in rows], cases)
 
 
-def _cases(readings: Readings, subjects: Iterable[Subject]) -> dict[Subject, str]:
+def _cases(readings: Readings, subjects: Iterable[CaseSubject]) -> dict[CaseSubject, str]:
     """The cases, with the names of their shapes: of identical shapes, the case on which the variant is fastest."""
     suite = readings.record.suite
     rows = [CaseRow(readings, same) for same in suite.rows(suite.shapes.values())]
-    names = {Subject(variant, shape=shape.name): row.name for row in rows for variant, shape in row.cases.items()}
+    names = {CaseSubject(Case(variant, shape.name)): row.name for row in rows for variant, shape in row.cases.items()}
     return {subject: names[subject] for subject in subjects if subject in names}
 
 
 def _laid_out(
-    kind: type, subjects: Sequence[Subject], rows: Sequence[Any], names: Mapping[Subject, str] | None = None
+    kind: type, subjects: Sequence[CaseSubject], rows: Sequence[Any], names: Mapping[CaseSubject, str] | None = None
 ) -> DataFrame:
     """A row per object of ``kind``, with the columns of its layout, and the names of the case's shapes."""
     levels, layout = _LAYOUTS[kind]
@@ -162,7 +163,7 @@ def samples(record: Record, *, raw: bool = False) -> DataFrame:
     times: list[float] = []
     voids: list[str] = []
     for (case, mode), series in record.raw_samples.items():
-        subject = Subject(case.variant, shape=case.shape)
+        subject = CaseSubject(case)
         void = (case, mode) not in record.samples
         voids += [cause_text(record.time(subject, mode).cause) if void else ""] * len(series)
         subjects += [subject] * len(series)
@@ -194,7 +195,7 @@ def table(record: Record, shape: str, names: Sequence[str] = LADDER) -> DataFram
     readings = Readings(record)
     cases = CaseRow(readings, readings.alike[shape]).cases
     variants = [record.suite.variants[name] for name in cases]
-    subjects = [Subject(name, shape=case.name) for name, case in cases.items()]
+    subjects = [CaseSubject(Case(name, case.name)) for name, case in cases.items()]
     checks = {o.case: o.status for o in record.outcomes if o.stage == "check"} | dict.fromkeys(record.stale, "stale")
     time, bounds = record.suite.shapes[shape].time, readings.bounds
     gaps = {s: b.gap(time) for s, b in bounds.items()}

@@ -14,9 +14,10 @@ import pytest
 from flashcore.build import static_facts as facts_module
 from flashcore.explain import explain
 from flashcore.measure.machine import toolchain
+from flashcore.model.case import Case
 from flashcore.model.cause import Detail
 from flashcore.model.causes import MESSAGE, NOT_IN_LOG, SPILLS_DISAGREE, SpillsNotListed
-from flashcore.model.record import Artifact, Fact, Facts, Launch, Plan, Source, Subject
+from flashcore.model.record import Artifact, CaseSubject, CodeSubject, Fact, Facts, Launch, Plan, Source
 from flashcore.readers import cubin, sass
 from tests import factory
 from tests.support.cubins import ARCHS, DATA, MANGLED, text
@@ -27,7 +28,7 @@ SHOWN = "tensor<4>"
 
 def of(facts: Facts, kernel: str, name: str) -> object:
     """A fact's value."""
-    result = facts.get(name, Subject("kernels", "sm_90a", kernel=kernel))
+    result = facts.get(name, CodeSubject("kernels", "sm_90a", kernel=kernel))
     assert result is not None, name
     return result.value
 
@@ -52,7 +53,7 @@ def test_a_stack_frame_is_not_a_spill(artifact: Artifact) -> None:
 def spilled(artifact: Artifact, kernel: str = "spills") -> tuple[Fact, Fact]:
     """A kernel's spill facts."""
     stores, loads = (
-        Facts(facts_module.facts(artifact)).get(name, Subject("kernels", "sm_90a", kernel=kernel))
+        Facts(facts_module.facts(artifact)).get(name, CodeSubject("kernels", "sm_90a", kernel=kernel))
         for name in ("spill_store_bytes", "spill_load_bytes")
     )
     assert stores is not None and loads is not None
@@ -117,7 +118,9 @@ def test_functions_that_are_compiled_apart(
     kernels = tuple(dataclasses.replace(k, spills=k.spills and listed) for k in content.kernels)
     content = dataclasses.replace(content, kernels=kernels, separate=("_Z5heavyPKfi",))
     monkeypatch.setattr(cubin, "read", lambda *a: content)
-    fact = Facts(facts_module.facts(artifact)).get("spill_store_bytes", Subject("kernels", "sm_90a", kernel="stack"))
+    fact = Facts(facts_module.facts(artifact)).get(
+        "spill_store_bytes", CodeSubject("kernels", "sm_90a", kernel="stack")
+    )
     assert fact is not None and fact.value == expected
     assert expected is not None or fact.note == "_Z5heavyPKfi is compiled separately, and its callers are unknown"
 
@@ -142,7 +145,9 @@ def test_static_facts_kept_in_another_form_are_read_again(artifact: Artifact, ke
 
 
 def test_performance_warnings_are_counted_and_named(artifact: Artifact) -> None:
-    fact = Facts(facts_module.facts(artifact)).get("compiler_warnings", Subject("kernels", "sm_90a", kernel="warned"))
+    fact = Facts(facts_module.facts(artifact)).get(
+        "compiler_warnings", CodeSubject("kernels", "sm_90a", kernel="warned")
+    )
     assert fact is not None and fact.value == 1 and fact.note.startswith("(C7508) ")
 
 
@@ -155,7 +160,7 @@ def test_every_warning_of_ptxas_is_counted_and_the_first_is_shown(artifact: Arti
     (warned,) = {(f.value, f.note) for f in facts.named("compiler_warnings")}
     assert warned[0] == 3 and warned[1].startswith("(C7508) ")
     record = factory.record(facts=facts)
-    subject = Subject("kernels", "sm_90a", kernel="warned")
+    subject = CodeSubject("kernels", "sm_90a", kernel="warned")
     assert explain.advice(record, {}, "compiler_warnings", subject) == warned[1]
 
 
@@ -213,7 +218,7 @@ def test_no_disassembler_leaves_sass_unmeasured(artifact: Artifact, monkeypatch:
     Path(artifact.cubin).with_name("variant.sass").unlink()
     monkeypatch.setattr(toolchain, "optional_tool", lambda _: None)
     facts = Facts(facts_module.facts(artifact))
-    fact = facts.get("sass_hmma", Subject("kernels", "sm_90a", kernel=SHOWN))
+    fact = facts.get("sass_hmma", CodeSubject("kernels", "sm_90a", kernel=SHOWN))
     assert fact is not None and fact.value is None and "no nvdisasm" in fact.note
     assert of(facts, SHOWN, "registers") == 32
 
@@ -228,7 +233,7 @@ def test_a_disassembler_that_fails_is_not_asked_twice(
     tool.chmod(0o755)
     monkeypatch.setattr(toolchain, "optional_tool", lambda _: tool)
     for _ in range(2):
-        fact = Facts(facts_module.facts(artifact)).get("sass_hmma", Subject("kernels", "sm_90a", kernel=SHOWN))
+        fact = Facts(facts_module.facts(artifact)).get("sass_hmma", CodeSubject("kernels", "sm_90a", kernel=SHOWN))
         assert fact is not None and fact.value is None and "could not read" in fact.note
     assert (tmp_path / "runs").read_text(encoding="utf-8").count("x") == 1
 
@@ -296,7 +301,7 @@ def planned(artifact: Artifact, *launches: Launch, sms: int | None = 132) -> Fac
 
 def test_plan_facts(artifact: Artifact) -> None:
     facts = planned(artifact, Launch("shared", (264, 2, 1), (128, 1, 1), (1, 1, 1), 30_000))
-    subject = Subject("kernels", "sm_90a", "s", "shared")
+    subject = CaseSubject(Case("kernels", "s"), kernel="shared", arch="sm_90a")
     assert facts.number("threads", subject) == 128
     assert facts.number("blocks", subject) == 528
     assert facts.number("smem", subject) == 32_048
@@ -306,7 +311,7 @@ def test_plan_facts(artifact: Artifact) -> None:
     limiter = facts.get("occupancy_limiter", subject)
     assert limiter is not None and "shared" in str(limiter.value)
     assert facts.number("waves", subject) == round(528 / (132 * 7), 4)
-    assert facts.number("workspace_bytes", Subject("kernels", "sm_90a", "s")) == 64
+    assert facts.number("workspace_bytes", CaseSubject(Case("kernels", "s"), arch="sm_90a")) == 64
 
 
 def test_a_kernel_launched_twice_has_two_subjects(artifact: Artifact) -> None:
@@ -318,13 +323,13 @@ def test_a_kernel_launched_twice_has_two_subjects(artifact: Artifact) -> None:
 
 def test_a_plan_that_names_another_kernel_is_unmeasured(artifact: Artifact) -> None:
     facts = planned(artifact, Launch("shred", (1, 1, 1), (128, 1, 1), (1, 1, 1), 0))
-    fact = facts.get("theoretical_occupancy", Subject("kernels", "sm_90a", "s", "shred"))
+    fact = facts.get("theoretical_occupancy", CaseSubject(Case("kernels", "s"), kernel="shred", arch="sm_90a"))
     assert fact is not None and fact.value is None and "names shred, which the cubin does not contain" in fact.note
 
 
 def test_a_cluster_is_unmeasured_without_the_driver(artifact: Artifact) -> None:
     facts = planned(artifact, Launch("shared", (4, 1, 1), (128, 1, 1), (2, 1, 1), 0))
-    fact = facts.get("theoretical_occupancy", Subject("kernels", "sm_90a", "s", "shared"))
+    fact = facts.get("theoretical_occupancy", CaseSubject(Case("kernels", "s"), kernel="shared", arch="sm_90a"))
     assert fact is not None and fact.value is None and "driver" in fact.note
 
 

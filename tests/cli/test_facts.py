@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashcore.cli import facts
-from flashcore.model.record import Fact, Facts, Source, Subject, Value
+from flashcore.model.case import Case
+from flashcore.model.record import CaseSubject, CodeSubject, Fact, Facts, Source, Value, subject_of
 from tests import factory
 
 #: How a cell becomes a value again, by the column `type`.
@@ -35,7 +36,7 @@ def from_json(text: str) -> list[Fact]:
 
 
 def fact(row: dict[str, Any]) -> Fact:
-    where = Subject(row["variant"], row["arch"] or None, row["shape"] or None, row["kernel"] or None, row["launch"])
+    where = subject_of(row["variant"], row["shape"] or None, row["kernel"] or None, row["launch"], row["arch"] or None)
     return Fact(where, row["fact"], row["value"], row["unit"], Source(row["source"]), row["note"])
 
 
@@ -53,7 +54,8 @@ NAME = st.none() | TEXT.filter(bool)
     st.lists(
         st.builds(
             Fact,
-            st.builds(Subject, TEXT, NAME, NAME, NAME, st.none() | st.integers(min_value=0)),
+            st.builds(CodeSubject, TEXT, NAME, NAME)
+            | st.builds(CaseSubject, st.builds(Case, TEXT, TEXT.filter(bool)), NAME, st.none() | st.integers(0), NAME),
             st.sampled_from(["registers", "isolated_p50"]),
             st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
             st.sampled_from(["1", "us", "text"]),
@@ -71,7 +73,7 @@ def test_any_fact_survives_both_formats(results: list[Fact]) -> None:
 
 def test_no_cell_of_the_csv_is_a_formula() -> None:
     words = ("=cmd|' /C calc'!A0", "+1", "-1+1", "@sum(1)", "\t=1", "\r=1", "'quoted")
-    hostile = [Fact(Subject("v", kernel=w), "technique", w, "text", Source.FORMULA, w) for w in words]
+    hostile = [Fact(CodeSubject("v", kernel=w), "technique", w, "text", Source.FORMULA, w) for w in words]
     text = facts.as_csv(factory.record(facts=[*hostile, factory.fact("registers", -3, "v")]))
     cells = [cell for row in csv.reader(io.StringIO(text, newline="")) for cell in row]
     assert {c for c in cells if c[:1] in tuple("=+-@\t\r")} == {"-3"}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from flashcore.cli.roofs import table
 from flashcore.explain.measured_roofs import Measured
-from flashcore.model.record import Subject
+from flashcore.model.case import Case
+from flashcore.model.record import CaseSubject
 
 
 def test_roofs_stand_by_resource_rates_before_times_and_the_highest_first() -> None:
-    case = Subject("v", shape="s")
+    case = CaseSubject(Case("v", "s"))
     rows = [
         Measured("launch", "dram", case, 2.5, "us"),
         Measured("read", "dram", case, 4000.0, "GB/s", 1980.0, 0.00123, 40.0, 15.25, 5000.0),

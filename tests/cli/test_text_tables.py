@@ -8,7 +8,7 @@ from flashcore.cli import text_tables
 from flashcore.cli.grid import aligned, grid
 from flashcore.model.case import Case
 from flashcore.model.causes import MESSAGE
-from flashcore.model.record import CaseOutcome, Facts, Record, Subject
+from flashcore.model.record import CaseOutcome, CaseSubject, Facts, Record
 from tests import factory
 
 
@@ -32,7 +32,7 @@ def timed() -> Record:
 
 def test_times_are_ranked_and_a_case_without_one_stands_last() -> None:
     table = text_tables.ladder(timed())
-    fast = timed().facts.number("isolated_p50", Subject("fast", shape="mission"))
+    fast = timed().facts.number("isolated_p50", CaseSubject(Case("fast", "mission")))
     assert table.startswith("mission (B=1, H=8, S=512, D=64), ranked by isolated\n") and "long" not in table
     first, second, *_, last = cells(table)
     assert first[:2] == ["cudnn", "(library)"] and last[:2] == ["split", "unmeasured"]

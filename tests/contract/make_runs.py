@@ -24,7 +24,7 @@ from flashcore.model.causes import (
     WrongAnswer,
     WrongElements,
 )
-from flashcore.model.record import Facts, Origin, Record, Roof, SharingGpu, Subject
+from flashcore.model.record import CaseSubject, Facts, Origin, Record, Roof, SharingGpu
 from flashcore.records import packed, store
 from tests import factory
 
@@ -99,7 +99,7 @@ def outcome(record: Record, case: Case, stage: str, **changes: Any) -> Record:
 
 def lacking(record: Record, case: Case, cause: Any, *names: str) -> Record:
     """The record without values of a case's facts of those groups of names; samples of void times remain."""
-    subject = Subject(case.variant, shape=case.shape)
+    subject = CaseSubject(case)
     facts = [
         replace(f, value=None, detail=cause) if f.subject == subject and f.name.startswith(names) else f
         for f in record.facts

@@ -10,8 +10,9 @@ import pytest
 from flashcore.explain.advice import Advice, advice, for_fact, precedents, rules, sentence, unadvised
 from flashcore.explain.limiter import time_parts
 from flashcore.explain.readings import Readings
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
-from flashcore.model.record import Facts, Roof, Subject
+from flashcore.model.record import CaseSubject, CodeSubject, Facts, Roof
 from flashcore.records import lookup, store
 from tests import factory
 from tests.conftest import ROOT, published
@@ -181,7 +182,7 @@ def test_a_sentence_has_the_action_the_evidence_and_the_bound() -> None:
     assert spilled.gain is None and "gain unmeasured: nothing was timed" in sentence(spilled)
     [timed] = advised({**SPILLS, "max_threads": 1024, "isolated_p50": 40.0})
     assert "gain unmeasured: its part of the time was not counted" in sentence(timed)
-    assert spilled.subject == Subject("fast", "sm_90a", "mission", KERNEL)
+    assert spilled.subject == CaseSubject(Case("fast", "mission"), kernel=KERNEL, arch="sm_90a")
 
 
 def test_counters_do_not_count_for_another_arch() -> None:
@@ -190,10 +191,10 @@ def test_counters_do_not_count_for_another_arch() -> None:
 
 def test_a_fact_leads_to_its_advice() -> None:
     readings = Readings(record({**SPILLS, "max_threads": 1024}))
-    assert (x := for_fact(readings, "spill_store_bytes", Subject("fast", "sm_90a", kernel=KERNEL)))
+    assert (x := for_fact(readings, "spill_store_bytes", CodeSubject("fast", "sm_90a", kernel=KERNEL)))
     assert x.rule == "launch-bounds"
-    assert for_fact(readings, "sass_bar", Subject("fast", "sm_90a", kernel=KERNEL)) is None
-    assert for_fact(readings, "spill_store_bytes", Subject("fast", "sm_89", kernel=KERNEL)) is None
+    assert for_fact(readings, "sass_bar", CodeSubject("fast", "sm_90a", kernel=KERNEL)) is None
+    assert for_fact(readings, "spill_store_bytes", CodeSubject("fast", "sm_89", kernel=KERNEL)) is None
 
 
 def test_kernels_with_equal_evidence_share_a_line_and_each_leads_to_it() -> None:
@@ -201,7 +202,7 @@ def test_kernels_with_equal_evidence_share_a_line_and_each_leads_to_it() -> None
     again = [replace(f, subject=replace(f.subject, kernel="other")) for f in one.facts if f.subject.kernel]
     readings = Readings(replace(one, facts=Facts([*one.facts, *again])))
     assert [x.subject.kernel for x in advice(readings, "fast", "mission")] == [KERNEL]
-    x = for_fact(readings, "spill_store_bytes", Subject("fast", "sm_90a", kernel="other"))
+    x = for_fact(readings, "spill_store_bytes", CodeSubject("fast", "sm_90a", kernel="other"))
     assert x and x.subject.kernel == "other"
 
 
@@ -224,7 +225,7 @@ def test_the_remedy_is_a_step_that_the_variant_was_not_made_from() -> None:
     assert first.rule == "few-blocks" and first.remedy and first.gain == pytest.approx(48.4, abs=0.1)
     assert "split_keys cut idle sms from 48 to 3 % and was 1.32 × faster than register_o" in sentence(first)
     assert line["split_keys"] == "register_o"
-    others = precedents(readings, "idle_sms", Subject("split_keys", shape="mission"))
+    others = precedents(readings, "idle_sms", CaseSubject(Case("split_keys", "mission")))
     assert "split_keys" not in {r.variant for r in others}
 
 
@@ -243,7 +244,10 @@ def test_a_case_is_advised_on_once_however_many_facts_ask() -> None:
     """A library has thousands of kernels, and the gate asks for each failure."""
     readings = Readings(record(SPILLS))
     first = advice(readings, "fast", "mission", "sm_90a")
-    assert for_fact(readings, "spill_store_bytes", Subject("fast", "sm_90a", "mission", KERNEL)) is not None
+    assert (
+        for_fact(readings, "spill_store_bytes", CaseSubject(Case("fast", "mission"), kernel=KERNEL, arch="sm_90a"))
+        is not None
+    )
     assert advice(readings, "fast", "mission", "sm_90a") is first
 
 

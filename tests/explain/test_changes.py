@@ -11,11 +11,11 @@ import pytest
 from flashcore.explain import compare_records
 from flashcore.model.case import Case
 from flashcore.model.causes import SourceLine
-from flashcore.model.record import Facts, Record, Subject, Time
+from flashcore.model.record import CaseSubject, CodeSubject, Facts, Record, Time
 from tests import factory
 
 OLD = "20260101T000000Z-0000"
-FAST, CUDNN = (Subject(variant, shape="mission") for variant in ("fast", "cudnn"))
+FAST, CUDNN = (CaseSubject(Case(variant, "mission")) for variant in ("fast", "cudnn"))
 
 
 def with_registers(value: int | None, **changes: object) -> Record:
@@ -65,7 +65,7 @@ def test_facts_of_a_subject_that_the_suite_lost() -> None:
     record = factory.record()
     lost = Facts([*record.facts, factory.fact("registers", 7, "old_variant", arch="sm_89", kernel="k")])
     changes = compare_records.changes(replace(record, facts=lost), record)
-    assert [(c.subject, c.outcome) for c in changes] == [(Subject("old_variant", "sm_89", kernel="k"), "gone")]
+    assert [(c.subject, c.outcome) for c in changes] == [(CodeSubject("old_variant", "sm_89", kernel="k"), "gone")]
 
 
 # --- the same code ---------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def test_another_code_or_compiler_is_not_the_same(change: dict[str, Any]) -> Non
 def test_a_change_of_time_lies_in_its_interval_whatever_the_counts() -> None:
     """Extra rounds that only one side has move its median, and not the ratio."""
     before, after = (
-        Time(Subject(name, shape="small"), "isolated", statistics.median(samples), samples)
+        Time(CaseSubject(Case(name, "small")), "isolated", statistics.median(samples), samples)
         for name, samples in (("slow", (20.0,) * 30), ("fast", (10.0,) * 30 + (8.0,) * 80))
     )
     change = compare_records.time_change(before, after)
@@ -105,7 +105,7 @@ def test_a_change_of_time_lies_in_its_interval_whatever_the_counts() -> None:
 def test_a_time_that_both_joined_from_one_run_is_the_same() -> None:
     one = factory.record()
     joined = replace(one, id="20260109T030405Z-0009", outcomes=tuple(replace(o, origin=one.id) for o in one.outcomes))
-    at = Subject("fast", shape="mission")
+    at = CaseSubject(Case("fast", "mission"))
     change = compare_records.time_change(one.time(at, "isolated"), joined.time(at, "isolated"))
     assert change is not None and change.outcome == "no difference"
     assert (change.ratio, change.low, change.high) == (1, 1, 1)

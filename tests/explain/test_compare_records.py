@@ -15,7 +15,7 @@ from flashcore.explain.comparison import Change, Row
 from flashcore.explain.times import Speedup
 from flashcore.model.case import Case
 from flashcore.model.causes import OTHER_RUNS
-from flashcore.model.record import Facts, Record, Subject
+from flashcore.model.record import CaseSubject, CodeSubject, Facts, Record
 from flashcore.records import narrow
 from flashcore.suites import load
 from tests import factory
@@ -34,7 +34,7 @@ def test_a_variant_that_one_side_lacks_is_one_line() -> None:
     less = narrow.narrowed(whole, load.narrowed(whole.suite, ["[!f]*"]))
     for sides, outcome in (((whole, less), "gone"), ((less, whole), "new")):
         (row,) = compare(*sides).code
-        assert (row.subject, row.outcome) == (Subject("fast"), outcome)
+        assert (row.subject, row.outcome) == (CodeSubject("fast"), outcome)
         assert f"{outcome:8}  {row.reason}  fast" in as_text(compare(*sides))
         lone = {row.subject.variant for row in compare(*sides).cases if row.outcome == outcome}
         assert lone == {"fast"}, "its times are on one side too"
@@ -156,7 +156,7 @@ def counters(**values: float | None) -> Record:
     return factory.bare_record(facts=[factory.fact(n, v, **at) for n, v in values.items()])  # type: ignore[arg-type]
 
 
-CASE = Subject("fast", shape="mission")
+CASE = CaseSubject(Case("fast", "mission"))
 
 
 def test_the_counters_that_moved_the_most_come_first() -> None:
@@ -165,7 +165,7 @@ def test_the_counters_that_moved_the_most_come_first() -> None:
     assert [(c.fact, c.before, c.after) for c in compare_records.moved(before, after, CASE)] == [
         ("l2_bytes", 1000, 100), ("bank_conflicts", 100, 160)
     ]  # fmt: skip
-    assert compare_records.moved(before, after, Subject("fast", shape="long")) == []
+    assert compare_records.moved(before, after, CaseSubject(Case("fast", "long"))) == []
     assert compare_records.moved(before, before, CASE) == []
 
 
@@ -212,7 +212,7 @@ def test_builds_of_the_same_code_are_counted() -> None:
 def test_another_variant_of_the_same_run_may_be_what_was_before() -> None:
     at = {"fast": 100.0, "slow": 400.0}
     record = factory.bare_record(facts=[factory.fact("l2_bytes", v, n, shape="mission") for n, v in at.items()])
-    (change,) = compare_records.moved(record, record, CASE, Subject("slow", shape="mission"))
+    (change,) = compare_records.moved(record, record, CASE, CaseSubject(Case("slow", "mission")))
     assert (change.before, change.after, change.outcome) == (400.0, 100.0, "better")
     many = counters(**{n: 1.0 for n in factory.FEW_COUNTERS if n not in ("ncu_duration", "plan_matches")})
     other = counters(**{n: 2.0 for n in factory.FEW_COUNTERS if n not in ("ncu_duration", "plan_matches")})
@@ -243,7 +243,7 @@ def test_modes_contradict_where_one_gains_and_one_loses_beyond_noise() -> None:
 def test_a_published_programmatic_launch_contradicts_itself() -> None:
     """It overlaps its neighbours: a throughput that one call by itself does not have."""
     record = published()
-    plain, early = (Subject(v, shape="mission") for v in ("tma_split_keys", "tma_split_keys_pdl"))
+    plain, early = (CaseSubject(Case(v, "mission")) for v in ("tma_split_keys", "tma_split_keys_pdl"))
     row = case(record, plain, record, early)
     assert row and {change.mode for change in row.changes} >= {*MODES[:3]} and row.contradiction
     faster, slower = row.contradiction

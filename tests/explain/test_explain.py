@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from flashcore.explain.explain import advice, local_memory, what_ifs
+from flashcore.model.case import Case
 from flashcore.model.cause import cause_text
 from flashcore.model.causes import CLUSTER_UNKNOWN
-from flashcore.model.record import Fact, Launch, Plan, Record, Subject
+from flashcore.model.record import CaseSubject, CodeSubject, Fact, Launch, Plan, Record, subject_of
 from tests import factory
 
-KERNEL = Subject("fast", "sm_90a", kernel="fast_kernel")
+KERNEL = CodeSubject("fast", "sm_90a", kernel="fast_kernel")
 
 
 def memory(
@@ -43,8 +44,8 @@ def test_local_memory_is_that_of_the_kernel_itself(other: Fact) -> None:
 
 def test_without_an_arch_or_a_kernel_the_first_that_is_known_is_told() -> None:
     record = factory.bare_record(facts=[memory("spills", "on sm_89", arch="sm_89"), memory("spills", "on sm_90a")])
-    assert local_memory(record, Subject("fast")) == "on sm_89"
-    assert local_memory(record, Subject("fast", "sm_90a")) == "on sm_90a"
+    assert local_memory(record, CodeSubject("fast")) == "on sm_89"
+    assert local_memory(record, CodeSubject("fast", "sm_90a")) == "on sm_90a"
 
 
 def test_how_often_it_ran_is_told_of_the_gpus_own_arch() -> None:
@@ -55,11 +56,11 @@ def test_how_often_it_ran_is_told_of_the_gpus_own_arch() -> None:
     ]  # fmt: skip
     record = factory.bare_record(facts=facts)
     assert local_memory(record, KERNEL) == "here; executed: 1,234 loads, 8 of them spills on long"
-    assert local_memory(record, replace(KERNEL, shape="mission")) == "here"
+    assert local_memory(record, subject_of("fast", "mission", "fast_kernel", arch="sm_90a")) == "here"
     assert local_memory(record, replace(KERNEL, arch="sm_89")) == "there"
     # Without an arch it is the record's GPU that ran.
     whole = factory.bare_record(facts=[*facts, ran("local_store_instructions", 5, kernel=None)])
-    assert local_memory(whole, Subject("fast")) == "here; executed: 5 stores on mission"
+    assert local_memory(whole, CodeSubject("fast")) == "here; executed: 5 stores on mission"
 
 
 def planned(*launches: Launch) -> tuple[Record, Plan]:
@@ -76,7 +77,7 @@ def test_a_kernel_is_shown_once_for_each_way_it_is_launched() -> None:
     record, plan = planned(LAUNCH, LAUNCH, other, unknown)
     first, second = what_ifs(record, plan, "sm_90a")
     assert (first.threads, first.registers, first.smem, second.smem) == (256, 96, 33792, 1024)
-    assert first.subject == Subject("fast", "sm_90a", "mission", "fast_kernel")
+    assert first.subject == CaseSubject(Case("fast", "mission"), kernel="fast_kernel", arch="sm_90a")
     assert (first.now.blocks_per_sm, first.then and first.then.fewer_registers) == (2, 16)
     assert what_ifs(record, None, "sm_90a") == []
 
@@ -99,13 +100,13 @@ def test_advice_is_given_where_it_fits_the_fact() -> None:
     record, plan = planned(LAUNCH)
     record = replace(record, facts=type(record.facts)([*record.facts, memory("spills", "an array")]))
     plans = {("fast", "mission"): plan}
-    at = replace(KERNEL, shape="mission")
+    at = subject_of("fast", "mission", "fast_kernel", arch="sm_90a")
     assert advice(record, plans, "blocks_per_sm", at).startswith("limited by registers: 16 registers fewer")
     assert advice(record, plans, "stack_bytes", at) == "an array"
     assert advice(record, plans, "registers", at) == ""
     for partly in (
         replace(at, kernel=None),
-        replace(at, shape=None),
+        KERNEL,
         replace(at, arch=None),
         replace(at, kernel="other"),
     ):

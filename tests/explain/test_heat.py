@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flashcore.explain.heat import Line, alone, hottest, in_order, shares
-from flashcore.model.record import Instruction, Listing, Subject
+from flashcore.model.case import Case
+from flashcore.model.record import CaseSubject, Instruction, Listing
 
-SUBJECT = Subject("fast", shape="mission", kernel="k")
+SUBJECT = CaseSubject(Case("fast", "mission"), kernel="k")
 
 
 def instruction(offset: int, line: int, text: str = "FADD", **values: float) -> Instruction:

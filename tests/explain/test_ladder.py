@@ -15,7 +15,7 @@ from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
 from flashcore.model.case import Case
 from flashcore.model.causes import CodeChanged
-from flashcore.model.record import Fact, Facts, Record, Subject
+from flashcore.model.record import CaseSubject, Fact, Facts, Record
 from flashcore.model.suite import Prediction
 from tests import factory
 from tests.support.predicted import SHARES, predicted, record
@@ -145,9 +145,9 @@ def test_the_limiter_is_named_where_a_prediction_was_not_reached(
 def test_what_holds_a_step_names_the_phase_that_takes_the_most() -> None:
     stalls = [factory.fact("stall_share_barrier", 41.0, "fast", shape="mission")]
     r = record(facts=[*stalls, *factory.facts_of(SHARES, "fast", shape="mission")])
-    assert list(limiter.phase_shares(r, Subject("fast", shape="mission"))) == ["load", "softmax", "other"]
+    assert list(limiter.phase_shares(r, CaseSubject(Case("fast", "mission")))) == ["load", "softmax", "other"]
     assert "at a barrier 28 %; softmax phase 52 %" in step(r).limiter
-    assert limiter.phase_shares(r, Subject("slow", shape="mission")) == {}
+    assert limiter.phase_shares(r, CaseSubject(Case("slow", "mission"))) == {}
 
 
 @pytest.mark.parametrize("value", [1e308, 1e-308, -3.0, 0.0])

@@ -11,14 +11,15 @@ import pytest
 
 from flashcore.explain.limiter import NEAR, TimeParts, phase_shares, remedies, time_parts
 from flashcore.explain.readings import Readings
+from flashcore.model.case import Case
 from flashcore.model.causes import Sampled
-from flashcore.model.record import Fact, Facts, Record, Roof, Subject
+from flashcore.model.record import CaseSubject, Fact, Facts, Record, Roof
 from tests import conftest, factory
 from tests.conftest import ROOT, latest
 from tests.recorded import RECORDED
 from tests.support import advised
 
-MISSION = Subject("fast", shape="mission")
+MISSION = CaseSubject(Case("fast", "mission"))
 
 
 def record(*facts: Fact, **counters: float | None) -> Record:

@@ -17,7 +17,7 @@ from flashcore.features.compare import page
 from flashcore.model.case import Case
 from flashcore.model.cause import Cause
 from flashcore.model.causes import BELOW_EMPTY_KERNEL, CLOCKS_DISAGREE, OTHER_PROCESSES
-from flashcore.model.record import Facts, Record, Subject
+from flashcore.model.record import CaseSubject, Facts, Record
 from flashcore.records import store
 from tests import factory
 from tests.support.judged import judged, rendered
@@ -46,7 +46,7 @@ def measured(*, stored: bool, valid: bool = False) -> Record:
     samples = {key: times for key, times in made.raw_samples.items() if key[0] not in VOID}
     facts = []
     for fact in made.facts:
-        if (cause := VOID.get(fact.subject.case)) and fact.name.startswith(NAMES):
+        if (cause := fact.subject.case and VOID.get(fact.subject.case)) and fact.name.startswith(NAMES):
             fact = replace(fact, value=0.001) if valid else replace(fact, value=None, detail=cause)
         facts.append(fact)
     if stored:
@@ -99,7 +99,7 @@ def test_no_ratio_floor_verdict_page_or_comparison_uses_a_void_sample(tmp_path: 
 def test_a_void_time_is_unmeasured_with_its_cause_and_its_samples_are_raw() -> None:
     record = measured(stored=True)
     for case, cause in VOID.items():
-        subject = Subject(case.variant, shape=case.shape)
+        subject = CaseSubject(case)
         for mode in MODES:
             time = record.time(subject, mode)
             assert (time.us, time.samples, time.cause) == (None, (), cause)

@@ -34,7 +34,8 @@ from flashcore.gate.formats import FORMATS
 from flashcore.gate.locate import Places
 from flashcore.measure.profile import ncu_facts
 from flashcore.measure.workers import journal
-from flashcore.model.record import Subject
+from flashcore.model.case import Case
+from flashcore.model.record import CaseSubject
 from flashcore.readers.ncu import raw_page
 from flashcore.records import store
 from flashcore.suites import load
@@ -79,7 +80,7 @@ def test_ncu_csv(seed: int, values: list[Any]) -> None:
     try:
         table = raw_page.parse(text)
         for name, launches in table.by_range().items():
-            ncu_facts.facts_of(Subject("v", shape=name), launches, chip="gh100")
+            ncu_facts.facts_of(CaseSubject(Case("v", name)), launches, chip="gh100")
     except FlashcoreError:
         pass
 

@@ -260,7 +260,7 @@ def test_every_fact_of_a_baseline_is_in_the_catalogue() -> None:
 
 
 def launched(*values: Value | None) -> Record:
-    facts = [factory.fact("registers", v, "fast", launch=i, **KERNEL) for i, v in enumerate(values)]
+    facts = [factory.fact("registers", v, "fast", shape="mission", launch=i, **KERNEL) for i, v in enumerate(values)]
     return factory.bare_record(facts=facts)
 
 

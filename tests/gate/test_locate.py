@@ -11,7 +11,7 @@ import pytest
 from flashcore.gate import judge, locate
 from flashcore.gate.locate import Place, Places
 from flashcore.model.causes import Decided, SourceLine
-from flashcore.model.record import Record
+from flashcore.model.record import Record, subject_of
 from flashcore.model.suite import Decision
 from tests import factory
 from tests.support.verdicts import judged, places, suite, troubled
@@ -83,7 +83,8 @@ def place(record: Record, fact: str, **subject: Any) -> Place | None:
         for v in judged(record).verdicts
         if v.fact == fact and v.subject.variant == "fast" and v.subject.arch == "sm_80"
     ]
-    return places(record).of(replace(line, subject=replace(line.subject, **subject)))
+    parts = {name: getattr(line.subject, name) for name in ("variant", "shape", "kernel", "launch", "arch")}
+    return places(record).of(replace(line, subject=subject_of(**parts | subject)))
 
 
 def test_local_memory_points_at_the_line_that_needs_it(tmp_path: Path) -> None:

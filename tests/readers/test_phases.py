@@ -24,8 +24,9 @@ from flashcore.measure.profile import code as profiled_code
 from flashcore.measure.profile import ncu_facts
 from flashcore.measure.profile.ncu_facts import Built as BuiltCase
 from flashcore.measure.settings import Settings
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
-from flashcore.model.record import Built, Facts, Subject
+from flashcore.model.record import Built, CaseSubject, Facts
 from flashcore.readers import sass, spills
 from flashcore.readers.ncu import raw_page
 from flashcore.readers.ncu.results import EXECUTED, SAMPLES, Result
@@ -221,7 +222,7 @@ def recorded() -> tuple[Result, dict[int, tuple[str, int]]]:
     return row, {int(address, 16): (sass.strip(), int(samples)) for address, sass, samples in page}
 
 
-CASE = Subject("v", shape="s")
+CASE = CaseSubject(Case("v", "s"))
 
 
 def facts_of(rows: list[Result], code: Code | None, refused: Mapping[str, str] | None = None) -> Facts:

@@ -18,7 +18,19 @@ from flashcore.model.causes import (
     CodeChanged,
     OverReference,
 )
-from flashcore.model.record import Artifact, Built, CaseKey, Facts, Launch, Listing, Plan, Record, Source, Subject
+from flashcore.model.record import (
+    Artifact,
+    Built,
+    CaseKey,
+    CaseSubject,
+    Facts,
+    Launch,
+    Listing,
+    Plan,
+    Record,
+    Source,
+    Subject,
+)
 from flashcore.model.suite import PythonCallable, Suite
 from flashcore.records import freshness
 from flashcore.suites import load
@@ -234,7 +246,7 @@ def test_what_the_present_run_measured_is_not_taken_over() -> None:
 def test_listings_come_along_where_their_profile_does() -> None:
     record, present = recorded()
     cases = [("fast", "mission"), ("fast", "long"), ("split", "mission")]
-    listings = tuple(Listing(Subject(v, shape=s, kernel="k"), ()) for v, s in cases)
+    listings = tuple(Listing(CaseSubject(Case(v, s), kernel="k"), ()) for v, s in cases)
     record = dataclasses.replace(record, listings=listings)
     present[Case("fast", "mission")] = dataclasses.replace(present[Case("fast", "mission")], code="changed")
     measured = {(Case("split", "mission"), "profile")}

@@ -20,7 +20,7 @@ from flashcore.errors import Exit, RecordError
 from flashcore.model import intervals
 from flashcore.model.case import Case
 from flashcore.model.causes import OverReference
-from flashcore.model.record import Fact, Facts, Source, Subject
+from flashcore.model.record import CaseSubject, Fact, Facts, Source
 from flashcore.records import soundness, store
 from flashcore.report.variant_page import VariantView
 from tests import conftest, factory
@@ -240,7 +240,7 @@ def test_facts_of_an_extension_that_is_not_installed_are_kept_and_shown(
     edit(run, store.FACTS, add)
     store.seal(run)
     record = store.read(run)
-    fact = record.facts.get("wobble", Subject("fast", shape="mission"))
+    fact = record.facts.get("wobble", CaseSubject(Case("fast", "mission")))
     assert fact is not None and (fact.value, fact.unit) == (1.25, "furlong")
     view = VariantView(book_of(record), record.suite.variants["fast"])
     shown = {row[0].text: (row[1].text, row[1].unit) for row in view.counters.groups["other"]}
@@ -332,7 +332,7 @@ def test_fifty_thousand_facts_are_looked_at_in_seconds_of_processor() -> None:
 
 def test_ncus_own_names_are_kept_in_ncus_own_units_and_nobody_elses() -> None:
     ncu_fact = Fact(
-        Subject("fast", shape="mission", kernel="k", launch=0), "lts__t_sectors.sum", 5, "sector", Source.NCU
+        CaseSubject(Case("fast", "mission"), kernel="k", launch=0), "lts__t_sectors.sum", 5, "sector", Source.NCU
     )
     record = factory.record()
     assert not list(soundness.mistakes_in_facts(record, [ncu_fact]))

@@ -27,11 +27,12 @@ from flashcore.model.cause import Unknown
 from flashcore.model.causes import MESSAGE
 from flashcore.model.record import (
     SCHEMA_VERSION,
+    CaseSubject,
+    CodeSubject,
     Fact,
     Facts,
     Record,
     Source,
-    Subject,
 )
 from flashcore.records import lookup, soundness, store
 from tests import factory
@@ -73,13 +74,12 @@ def test_the_same_record_gives_the_same_bytes(run: Path, tmp_path: Path) -> None
 
 
 VARIANTS, KERNELS = st.sampled_from(["slow", "fast", "split"]), st.none() | st.text(max_size=8)
-SUBJECTS = st.builds(Subject, VARIANTS, st.sampled_from(factory.ARCHS), kernel=KERNELS) | st.builds(
-    Subject,
-    VARIANTS,
-    st.none() | st.sampled_from(factory.ARCHS),
-    st.sampled_from(["mission", "long"]),
+SUBJECTS = st.builds(CodeSubject, VARIANTS, st.sampled_from(factory.ARCHS), KERNELS) | st.builds(
+    CaseSubject,
+    st.builds(Case, VARIANTS, st.sampled_from(["mission", "long"])),
     KERNELS,
     st.none() | st.integers(0, 40),
+    st.none() | st.sampled_from(factory.ARCHS),
 )
 VALUES = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8)
 SOURCES = [s for s in Source if s is not Source.EVENTS]  # facts of events must follow from a record's samples
@@ -329,10 +329,10 @@ def test_a_file_in_the_way_of_the_folder(tmp_path: Path) -> None:
 
 
 def test_facts_are_found_by_name_and_subject() -> None:
-    subject = Subject("v", "sm_90a", kernel="k")
+    subject = CodeSubject("v", "sm_90a", kernel="k")
     facts = Facts([Fact(subject, "registers", 1, "1", Source.CUBIN), Fact(subject, "registers", 2, "1", Source.CUBIN)])
     assert facts.number("registers", subject) == 2  # the later one
-    assert facts.number("registers", Subject("w")) is None
+    assert facts.number("registers", CodeSubject("w")) is None
     assert len(facts) == 2
 
 

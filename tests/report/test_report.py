@@ -27,13 +27,13 @@ from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, RULE
 from flashcore.model.causes import UNSUPPORTED_ARCH, CodeChanged, CompileFailed
 from flashcore.model.record import (
+    CaseSubject,
     Facts,
     Record,
     Roof,
     SharingGpu,
     Source,
     StageNote,
-    Subject,
 )
 from flashcore.model.suite import CudaSource
 from flashcore.model.text import quantity
@@ -548,7 +548,7 @@ def test_a_variants_page_says_what_holds_it_with_evidence_and_what_helped_elsewh
 
 
 def test_source_lines_carry_samples_conflicts_and_local_memory(tmp_path: Path) -> None:
-    parent = dataclasses.replace(LISTED, subject=Subject("slow", shape="mission", kernel="slow_kernel"))
+    parent = dataclasses.replace(LISTED, subject=CaseSubject(Case("slow", "mission"), kernel="slow_kernel"))
     record = dataclasses.replace(full(), listings=(LISTED, parent))
     page = Page(render(record, tmp_path / "r")["variant/fast.html"])
     lines = [r for r in page.rows if len(r) == 6 and "fast.cu:" in r[1][2]]
@@ -571,7 +571,7 @@ def test_the_bars_of_memory_are_the_records_bytes(pages: dict[str, str]) -> None
     assert {"DRAM → L2", "L2 → DRAM"} <= {name for name, *_ in rows} and max(float(w) for _, _, w, _ in rows) == 100
     for name, title, _, figure in rows:
         fact = title.split("\n")[1].split(",")[0]
-        value = full().facts.number(fact, Subject("fast", shape="mission"))
+        value = full().facts.number(fact, CaseSubject(Case("fast", "mission")))
         assert value and figure in (quantity(value, "B")[0], quantity(value, "1")[0]), name
 
 
@@ -663,7 +663,7 @@ def test_the_rooflines_points_are_the_records_facts(pages: dict[str, str]) -> No
         ("fast", level) for level in ("dram", "l2", "l1")
     }
     for m in whole:
-        subject = Subject(m["variant"], shape=m["shape"])
+        subject = CaseSubject(Case(m["variant"], m["shape"]))
         assert m["bytes"] == record.facts.number(f"{m['level']}_bytes", subject)
         useful = m["FLOPs by"] == "formula"
         time = record.facts.number("isolated_p50" if useful else "ncu_duration", subject) or 0
@@ -680,7 +680,7 @@ def test_without_counters_the_roofline_is_drawn_from_the_formulas_and_says_so(tm
     places = {(m["variant"], m["level"]) for m in rows}
     assert places == {(v, s) for v in ("slow", "fast", "split", "cudnn") for s in ("dram", "l2")}
     for m in rows:
-        subject = Subject(m["variant"], shape=m["shape"])
+        subject = CaseSubject(Case(m["variant"], m["shape"]))
         assert m["FLOPs by"] == "formula" and m["FLOP"] == bare.facts.number("formula_flop", subject)
         assert m["bytes"] == bare.facts.number("formula_bytes", subject)
         assert m["time µs"] == bare.facts.number("isolated_p50", subject) and m["timing"] == "isolated p50"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from flashcore.features.compare import page as compare_page
 from flashcore.model.case import Case
-from flashcore.model.record import Instruction, Listing, Record, Subject
+from flashcore.model.record import CaseSubject, Instruction, Listing, Record
 from tests import factory
 from tests.support.pages import full
 
@@ -18,7 +18,7 @@ def with_source(record: Record, texts: Mapping[str, Sequence[str]]) -> Record:
     """The record with these lines as the source of each variant, from line 10 on."""
     listings = [
         Listing(
-            Subject(v, shape="mission", kernel=f"{v}_kernel"),
+            CaseSubject(Case(v, "mission"), kernel=f"{v}_kernel"),
             tuple(Instruction(16 * i, "NOP", f"{v}.cu", 10 + i, t, {"samples": 1.0}) for i, t in enumerate(lines)),
         )
         for v, lines in texts.items()

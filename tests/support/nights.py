@@ -47,7 +47,7 @@ def write(
         }
         facts = [
             replace(f, value=statistics.median(samples[f.subject.case, f.name.removesuffix("_p50")]))
-            if f.name.endswith("_p50")
+            if f.name.endswith("_p50") and f.subject.case
             else f
             for f in base.facts
             if f.source is not Source.EVENTS or f.name.endswith("_p50")

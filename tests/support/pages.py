@@ -15,13 +15,13 @@ from flashcore.model.causes import MESSAGE, CodeChanged, CompileFailed, DidNotCo
 from flashcore.model.record import (
     Artifact,
     CaseOutcome,
+    CaseSubject,
     Facts,
     Instruction,
     Listing,
     Origin,
     Record,
     Roof,
-    Subject,
 )
 from flashcore.model.suite import Prediction
 from flashcore.report.overview_page import COLUMNS
@@ -184,7 +184,7 @@ def _became(o: CaseOutcome) -> CaseOutcome:
 
 
 LISTED = Listing(
-    Subject("fast", shape="mission", kernel="fast_kernel"),
+    CaseSubject(Case("fast", "mission"), kernel="fast_kernel"),
     (
         Instruction(0, "LDS R2, [R4]", "fast.cu", 12, "x = tile[i];",
                     {"samples": 70.0, "executed": 64.0, "stall_mio_throttle": 60.0, "wavefronts": 96.0,

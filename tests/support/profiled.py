@@ -9,7 +9,8 @@ from flashcore.measure.profile import profile
 from flashcore.measure.settings import Profile
 from flashcore.measure.workers.journal import Task
 from flashcore.measure.workers.program import Limits
-from flashcore.model.record import Facts, StageResult, Subject
+from flashcore.model.case import Case
+from flashcore.model.record import CaseSubject, Facts, StageResult, Subject
 from tests.conftest import TESTS
 
 STANDIN = TESTS / "standins" / "ncu"
@@ -23,7 +24,7 @@ def case(name: str) -> Task:
 
 def subject(name: str) -> Subject:
     variant, _, shape = name.partition("/")
-    return Subject(variant, shape=shape)
+    return CaseSubject(Case(variant, shape))
 
 
 def profiling(**options: Any) -> profile.Profiling:

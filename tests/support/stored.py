@@ -11,6 +11,7 @@ from flashcore.model.case import Case
 from flashcore.model.causes import CodeChanged
 from flashcore.model.record import (
     CaseKey,
+    CaseSubject,
     Facts,
     Instruction,
     Listing,
@@ -19,7 +20,6 @@ from flashcore.model.record import (
     Roof,
     SharingGpu,
     Source,
-    Subject,
 )
 from flashcore.records import store
 from tests import factory
@@ -57,7 +57,7 @@ def full() -> Record:
         ),
         listings=(
             Listing(
-                Subject("fast", shape="mission", kernel="fast_kernel"),
+                CaseSubject(Case("fast", "mission"), kernel="fast_kernel"),
                 (
                     Instruction(0, "LDG.E R2, [R4]", "fast.cu", 12, "x = in[i];", {"samples": 7.0, "stall_wait": 2.0}),
                     Instruction(

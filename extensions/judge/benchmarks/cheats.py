@@ -22,7 +22,8 @@ from typing import Any
 
 from benchmarks import raw
 from flashcore.errors import Exit, UsageError
-from flashcore.model.record import Subject
+from flashcore.model.case import Case
+from flashcore.model.record import CaseSubject
 from flashcore.records import lookup, store
 
 SUITE, HONEST = Path(__file__).with_name("cheats_suite"), "honest"
@@ -53,7 +54,7 @@ def recorded(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         one = variants.setdefault(outcome.variant, {"reasons": [], "gate": [], "times": {}})
         one["reasons"] += [f"{outcome.stage}: {outcome.reason}"] if outcome.status != "ok" else []
     for name, one in variants.items():
-        facts = {fact: record.facts.get(fact, Subject(name, shape="small")) for fact in TIMES}
+        facts = {fact: record.facts.get(fact, CaseSubject(Case(name, "small"))) for fact in TIMES}
         one["times"] = {fact: value.number for fact, value in facts.items() if value and value.number is not None}
         verdicts = [v for v in gate["verdicts"] if v["subject"].get("variant") == name]
         one["gate"] = sorted({v["status"] for v in verdicts} - {"pass", "open"})

@@ -24,8 +24,9 @@ from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.process import LocalGpu
 from flashcore.measure.workers.program import Limits
+from flashcore.model.case import Case
 from flashcore.model.causes import WRONG_TIMED_ANSWER, FirstRound
-from flashcore.model.record import Facts, StageResult, Subject
+from flashcore.model.record import CaseSubject, Facts, StageResult
 from flashcore_map import looks
 from tests import stages
 from tests.softmax_cases import case
@@ -52,7 +53,7 @@ def test_a_variant_falls_by_itself_and_the_others_are_timed(tmp_path: Path, firs
     assert "invalid configuration argument" in outcomes["raises"].reason
     assert "exit code 9" in outcomes["exits"].reason
     assert getattr(outcomes["wrong_scale"].cause, "code", "") == WRONG_TIMED_ANSWER.code or "wrong_scale" in dropped
-    assert Facts(result.facts).number("isolated_p50", Subject("right", shape="small"))
+    assert Facts(result.facts).number("isolated_p50", CaseSubject(Case("right", "small")))
     processes = len(list(tmp_path.glob("child-*.log")))
     assert timed(tmp_path, first) == result and len(list(tmp_path.glob("child-*.log"))) == processes
 

@@ -13,10 +13,12 @@ from extensions.tune.tests.spaces import declared
 from flashcore.build import build
 from flashcore.measure.context import Context
 from flashcore.measure.settings import Settings
+from flashcore.model.case import Case
 from flashcore.model.causes import MESSAGE, Hang, PlanRefused
 from flashcore.model.record import (
     Artifact,
     CaseOutcome,
+    CaseSubject,
     Environment,
     Fact,
     Facts,
@@ -24,7 +26,7 @@ from flashcore.model.record import (
     Plan,
     Record,
     Source,
-    Subject,
+    subject_of,
 )
 from flashcore.model.suite import CudaSource, Suite
 from flashcore_tune import candidates, space
@@ -70,7 +72,7 @@ def runs(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Settings, 
 
 
 def facts(name: str, **values: float) -> list[Fact]:
-    subjects = {n: Subject(name, ARCH, None if n == "registers" else "mission", "k") for n in values}
+    subjects = {n: subject_of(name, None if n == "registers" else "mission", "k", arch=ARCH) for n in values}
     return [Fact(subjects[n], n, v, "1", Source.CUBIN, detail="too much") for n, v in values.items()]
 
 
@@ -84,10 +86,17 @@ ARTIFACTS = (
     Artifact("toy_3", ARCH, "failed", MESSAGE("static assertion failed\nin a.cu")),
 )
 PLANS = tuple(Plan(name, "mission", (LAUNCH,), 0) for name in NAMES[:3])
-TIMED = Subject("toy_0", shape="mission")
+TIMED = CaseSubject(Case("toy_0", "mission"))
 TIMES = [
     Fact(TIMED, "isolated_p50", 5.00001, "us", Source.EVENTS),
-    Fact(replace(TIMED, variant="toy_2"), "isolated_p50", None, "us", Source.EVENTS, detail="the clock moved"),
+    Fact(
+        replace(TIMED, case=replace(TIMED.case, variant="toy_2")),
+        "isolated_p50",
+        None,
+        "us",
+        Source.EVENTS,
+        detail="the clock moved",
+    ),
 ]
 OUTCOMES = (
     CaseOutcome("toy_0", "mission", "check", "ok"),

@@ -14,7 +14,7 @@ from flashcore.explain.comparison import Change, Comparison, Row, Side
 from flashcore.explain.times import Speedup
 from flashcore.model.case import Case
 from flashcore.model.causes import MESSAGE
-from flashcore.model.record import CaseOutcome, Subject
+from flashcore.model.record import CaseOutcome, CaseSubject
 from flashcore.suites.load import load
 from flashcore_tune import finalists
 from flashcore_tune.finalists import Shortlist, judged, offer
@@ -52,7 +52,7 @@ def test_the_first_shape_ranks_the_finalists() -> None:
 
 def final(point: int, low: float, high: float, shape: str = "mission") -> Row:
     subject, outcome, ratio = (
-        Subject(GRID.name(point), shape=shape),
+        CaseSubject(Case(GRID.name(point), shape)),
         judged(low, high),
         Speedup((low + high) / 2, low, high),
     )
@@ -84,13 +84,13 @@ SAME = [final(i, 0.995, 1.005, "s1024") for i in (1, 2)]
         ([final(1, 1.04, 1.06), final(1, 0.995, 1.2, "s1024")], 1),
         ([final(2, 1.09, 1.11), final(2, 0.9, 1.1, "s1024")], None),
         ([final(2, 1.0, 1.2), SAME[1]], None),
-        ([final(2, 1.09, 1.11), Row(Subject(GRID.name(2), shape="s1024"), "failed", reason="wrong")], None),
+        ([final(2, 1.09, 1.11), Row(CaseSubject(Case(GRID.name(2), "s1024")), "failed", reason="wrong")], None),
         ([], None),
     ],
 )
 def test_a_winner_is_faster_at_the_first_shape_and_slower_at_none(finals: list[Row], winner: int | None) -> None:
     first = finalists.winner(Comparison(Side("base", "s"), Side("finalists", "s"), finals), "mission")
-    assert (first and first.subject) == (winner and Subject(GRID.name(winner), shape="mission"))
+    assert (first and first.subject) == (winner and CaseSubject(Case(GRID.name(winner), "mission")))
 
 
 def test_finalists_that_failed_on_any_shape_have_no_speedup() -> None:

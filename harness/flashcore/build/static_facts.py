@@ -20,6 +20,7 @@ from typing import Any
 from flashcore.chips import occupancy
 from flashcore.measure.machine import toolchain
 from flashcore.model import cache
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import Cause, Detail, as_json, cause_text, from_json
 from flashcore.model.causes import (
@@ -35,7 +36,7 @@ from flashcore.model.causes import (
     SpillsNotListed,
 )
 from flashcore.model.files import file_hash
-from flashcore.model.record import Artifact, Fact, Launch, Plan, Source, Subject, Value
+from flashcore.model.record import Artifact, CaseSubject, CodeSubject, Fact, Launch, Plan, Source, Subject, Value
 from flashcore.model.suite import Suite
 from flashcore.model.text import matches_any
 from flashcore.readers import cubin, sass, spills
@@ -120,7 +121,7 @@ def _cubin_facts(artifact: Artifact, path: Path, root: Path | None, suite: Suite
         data = _read(path, log, artifact.arch, disassembler)
         cache.keep(path.parent, cached, key, data)
     names = dict.fromkeys(data["kernels"], name) if name else distinct(data["kernels"])
-    subjects = {k: Subject(artifact.variant, artifact.arch, kernel=names[k]) for k in data["kernels"]}
+    subjects = {k: CodeSubject(artifact.variant, artifact.arch, kernel=names[k]) for k in data["kernels"]}
     facts = [fact for kernel, subject in subjects.items() for fact in _kernel_facts(subject, data, kernel)]
     facts += [f for kernel, subject in subjects.items() for f in _local_memory_facts(subject, data, kernel, root)]
     return [*facts, *(_decided(artifact, path, suite, names) if suite else ())]
@@ -146,7 +147,7 @@ def _decided(artifact: Artifact, path: Path, suite: Suite, names: Mapping[str, s
                 if kernel in functions
                 else (None, NO_TOOL("nvdisasm") if code is None else UNREADABLE("nvdisasm"))
             )
-            yield _fact(Subject(variant, arch, kernel=name), fact, value, Source.SASS, detail)
+            yield _fact(CodeSubject(variant, arch, kernel=name), fact, value, Source.SASS, detail)
 
 
 def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) -> dict[str, Any]:
@@ -327,7 +328,7 @@ def plan_facts(
     for fact in kernel_facts:
         by_kernel.setdefault(fact.subject.kernel, {})[fact.name] = fact
     for plan in plans:
-        subject = Subject(artifact.variant, artifact.arch, plan.shape)
+        subject = CaseSubject(Case(artifact.variant, plan.shape), arch=artifact.arch)
         if plan.cause is None:
             yield _fact(subject, "workspace_bytes", plan.workspace_bytes, Source.PLAN)
         repeats = Counter(launch.kernel for launch in plan.launches)
@@ -335,7 +336,9 @@ def plan_facts(
         for launch in plan.launches:
             index = seen[launch.kernel] if repeats[launch.kernel] > 1 else None
             seen[launch.kernel] += 1
-            subject = Subject(artifact.variant, artifact.arch, plan.shape, launch.kernel, index)
+            subject = CaseSubject(
+                Case(artifact.variant, plan.shape), kernel=launch.kernel, launch=index, arch=artifact.arch
+            )
             yield from _launch_facts(subject, launch, by_kernel.get(launch.kernel), sms)
 
 

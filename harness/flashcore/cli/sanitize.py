@@ -10,7 +10,7 @@ from flashcore.errors import UsageError
 from flashcore.measure.sanitize.sanitize import find_sanitizer
 from flashcore.measure.settings import Sanitize
 from flashcore.model.catalogue import FACTS
-from flashcore.model.record import Record, Subject
+from flashcore.model.record import CaseSubject, Record
 from flashcore.model.text import fixed
 from flashcore.suites.load import load
 
@@ -46,7 +46,7 @@ def as_table(record: Record) -> str:
     names = [n for n, s in FACTS.items() if s.group == "sanitizer"]
     rows = []
     for o in text_tables.outcomes(record, "sanitize"):
-        values = (record.facts.number(n, Subject(o.variant, shape=o.shape)) for n in names)
+        values = (record.facts.number(n, CaseSubject(o.case)) for n in names)
         rows.append([str(o.case), o.status, *(fixed(x, 0, "-") for x in values), o.reason])
     header = [n.removeprefix("sanitizer_").replace("_", " ") for n in names]
     return grid(["case", "status", *header, "reason"], rows)

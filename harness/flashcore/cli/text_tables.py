@@ -7,7 +7,7 @@ from flashcore.explain.answer import duration
 from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
 from flashcore.model.case import Case
-from flashcore.model.record import CaseOutcome, Record, Subject
+from flashcore.model.record import CaseOutcome, CaseSubject, Record, Subject
 from flashcore.model.suite import Stage
 from flashcore.model.text import fixed
 
@@ -29,7 +29,7 @@ def ladder(record: Record) -> str:
     for row in (Row(readings, s) for s in suite.rows(s for s in suite.shapes.values() if "bench" in s.stages)):
         lines: list[list[str]] = []
         for name in dict.fromkeys((*row.times, *sorted(row.cases))):
-            subject = Subject(name, shape=row.cases[name].name)
+            subject = CaseSubject(Case(name, row.cases[name].name))
             if facts.get(row.shape.time, subject) is not None:
                 label = f"{subject.case if row.shapes[1:] else name}" + " (library)" * suite.variants[name].is_reference
                 time = duration(row, Case(name, row.cases[name].name))
@@ -56,10 +56,7 @@ def checked(record: Record) -> str:
 
     return grid(
         ("case", "status", "max error", "x class", "reason"),
-        [
-            [str(o.case), o.status, *cells(Subject(o.variant, shape=o.shape)), o.reason]
-            for o in outcomes(record, "check")
-        ],
+        [[str(o.case), o.status, *cells(CaseSubject(o.case)), o.reason] for o in outcomes(record, "check")],
     )
 
 

@@ -22,8 +22,9 @@ from flashcore.explain.explain import what_ifs
 from flashcore.explain.limiter import WORTH, Part, Remedy, TimeParts, idle_share, remedies, time_parts
 from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import sm_count
+from flashcore.model.case import Case
 from flashcore.model.catalogue import spec_of
-from flashcore.model.record import Fact, Subject, Value
+from flashcore.model.record import CaseSubject, Fact, Subject, Value
 from flashcore.model.suite import Shape
 from flashcore.model.text import in_words, same_hardware, significant
 from flashcore.records.lookup import ROOFS
@@ -113,8 +114,9 @@ def sentence(advice: Advice) -> str:
 
 def as_data(advice: Advice) -> dict[str, Any]:
     """The advice as JSON data, in the form of ``gate.schema.json``."""
+    names = ("variant", "arch", "shape", "kernel", "launch")
     return asdict(advice) | {
-        "subject": {k: v for k, v in asdict(advice.subject).items() if v is not None},
+        "subject": {name: value for name in names if (value := getattr(advice.subject, name)) is not None},
         "evidence": {name: {"value": value, "unit": unit} for name, value, unit in advice.evidence},
     }
 
@@ -174,13 +176,14 @@ def _every(readings: Readings, variant: str, shape: str, arch: str | None) -> It
             kernels.setdefault(s.kernel, {})[fact.name] = fact
         elif s.arch is None and s.kernel is None and (measured or fact.name.startswith("formula_")):
             counters[fact.name] = fact
+    case = Case(variant, shape)
     for kernel, static in (kernels or {None: {}}).items():
-        subject = Subject(variant, shape=shape) if kernel is None else Subject(variant, arch, shape, kernel)
+        subject = CaseSubject(case, kernel, arch=arch if kernel else None)
         facts = counters | static
         values = _values(readings, subject, facts, time if measured else None)
         for rule in rules():
             if rule.applies(values):
-                about = subject if static.keys() & {*rule.facts} else Subject(variant, shape=shape)
+                about = subject if static.keys() & {*rule.facts} else CaseSubject(case)
                 item = _advice(readings, rule, about, values, time if measured else None, unbounded)
                 if item.gain is None or item.gain >= WORTH:
                     yield item

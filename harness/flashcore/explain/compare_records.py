@@ -8,10 +8,11 @@ from dataclasses import replace
 from flashcore.explain.comparison import Change, Comparison, Evidence, Outcome, Row, Side
 from flashcore.explain.pairs import Kernel, paired
 from flashcore.explain.times import Speedup, speedup
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, GROUP_STAGE
 from flashcore.model.causes import SAMPLES_MISSING
 from flashcore.model.groups import grouped
-from flashcore.model.record import Fact, Facts, Record, Subject, Time, Value
+from flashcore.model.record import CaseSubject, CodeSubject, Fact, Facts, Record, Subject, Time, Value, subject_of
 from flashcore.model.suite import REGIMES, Binary
 from flashcore.model.text import count
 
@@ -63,7 +64,7 @@ def _notes(a: Record, b: Record, incomparable: str) -> Iterator[str]:
 # --- cases ------------------------------------------------------------------------------------------
 
 
-def case(a: Record, before: Subject, b: Record, after: Subject) -> Row | None:
+def case(a: Record, before: CaseSubject, b: Record, after: CaseSubject) -> Row | None:
     """What changed from a case of ``a`` to one of ``b``, or of the same record; ``None`` without a time of both.
 
     The mode that ranks decides if its time changed, else the mode that changed most. The counters that changed most
@@ -106,27 +107,27 @@ def _cases(a: Record, b: Record, only_imported: bool) -> Iterator[Row]:
             yield Row(subjects[0], lead.outcome, (lead,), shapes=shapes)
 
 
-def _rank_by(record: Record, subject: Subject) -> str:
+def _rank_by(record: Record, subject: CaseSubject) -> str:
     shape = record.suite.shapes.get(subject.shape or "")
     return shape.rank_by if shape else ""
 
 
-def _names(record: Record, subject: Subject) -> list[str]:
+def _names(record: Record, subject: CaseSubject) -> list[str]:
     """The facts of a case's times, that of the mode that ranks first."""
     ranks = _rank_by(record, subject)
     return [*(f"{mode}_p50" for mode in sorted(MODES, key=lambda mode: mode != ranks)), *DURATIONS]
 
 
-def _timed(record: Record) -> dict[Hashable, list[Subject]]:
+def _timed(record: Record) -> dict[Hashable, list[CaseSubject]]:
     """The cases with a time, by variant and by what they compute."""
     suite, facts = record.suite, record.facts
     names = [*(f"{mode}_p50" for mode in MODES), *DURATIONS]
     timed = {f.subject for name in names for f in facts.named(name) if f.number and f.subject.kernel is None}
-    cases = ((v, s, Subject(v, shape=s.name)) for v in suite.variants for s in suite.shapes.values())
+    cases = ((v, s, CaseSubject(Case(v, s.name))) for v in suite.variants for s in suite.shapes.values())
     return grouped(((v, suite.computation(s)), subject) for v, s, subject in cases if subject in timed)
 
 
-def _times(a: Record, before: Subject, b: Record, after: Subject) -> Iterator[Change]:
+def _times(a: Record, before: CaseSubject, b: Record, after: CaseSubject) -> Iterator[Change]:
     """The change of each time that both have."""
     for mode in MODES:
         if change := time_change(a.time(before, mode), b.time(after, mode)):
@@ -148,7 +149,7 @@ def time_change(before: Time, after: Time) -> Change | None:
     return Change(after.subject, fact, "us", before.us, after.us, ratio.conclusion, evidence, ratio)
 
 
-def same_code(a: Record, before: Subject, b: Record, after: Subject) -> bool:
+def same_code(a: Record, before: CaseSubject, b: Record, after: CaseSubject) -> bool:
     """Whether two cases ran the same machine code, so that any difference is noise."""
     one, other = a.keys.get(before.case), b.keys.get(after.case)
     if one is None or other is None or one.peer or other.peer:
@@ -211,7 +212,7 @@ def _changed_code(a: Record, b: Record) -> Iterator[Row]:
     lone = set() if _is_of_files(a) and _is_of_files(b) else _variants(before) ^ _variants(after)
     for variant, compiled in grouped((s.variant, s) for s in changed if s.variant in lone and s.arch).items():
         outcome: Outcome = "gone" if variant in _variants(before) else "new"
-        yield Row(Subject(variant), outcome, reason=count(len(compiled), "kernel"))
+        yield Row(CodeSubject(variant), outcome, reason=count(len(compiled), "kernel"))
     for subject, of in changed.items():
         if subject.variant not in lone:
             earlier = olds[subject].kernel or "" if subject in olds else ""
@@ -231,19 +232,19 @@ def _of_kernel(subject: Subject, facts: Sequence[Change], before: bool, after: b
     return Row(subject, unmeasured.get(facts[0].outcome, facts[0].outcome), tuple(facts))
 
 
-def _code(subject: Subject) -> Subject:
+def _code(subject: Subject) -> CodeSubject:
     """The kernel or build of a static fact."""
-    return Subject(subject.variant, subject.arch, kernel=subject.kernel)
+    return CodeSubject(subject.variant, subject.arch, kernel=subject.kernel)
 
 
-def _variants(subjects: set[Subject]) -> set[str]:
+def _variants(subjects: set[CodeSubject]) -> set[str]:
     return {subject.variant for subject in subjects}
 
 
-def _codes(record: Record) -> dict[Subject, Value | None]:
+def _codes(record: Record) -> dict[CodeSubject, Value | None]:
     """The hashes of the machine code: of each kernel, else of each build."""
-    kernels = {f.subject: f.value for f in record.facts.named("code")}
-    return kernels or {Subject(x.variant, x.arch): x.code for x in record.artifacts if x.code}
+    kernels = {_code(f.subject): f.value for f in record.facts.named("code")}
+    return kernels or {CodeSubject(x.variant, x.arch): x.code for x in record.artifacts if x.code}
 
 
 def aligned(a: Record, b: Record) -> tuple[Record, dict[Subject, Subject]]:
@@ -255,7 +256,7 @@ def aligned(a: Record, b: Record) -> tuple[Record, dict[Subject, Subject]]:
         old, new = _files(before), _files(after)
         files = {new[0].name: old[0].name} if len(old) == len(new) == 1 else paired(old, new)
     olds = {
-        Subject(variant, arch, kernel=name): Subject(files[variant], arch, kernel=was)
+        CodeSubject(variant, arch, kernel=name): CodeSubject(files[variant], arch, kernel=was)
         for (variant, arch), kernels in after.items()
         if variant in files
         for name, was in paired(before.get((files[variant], arch), ()), kernels).items()
@@ -264,7 +265,10 @@ def aligned(a: Record, b: Record) -> tuple[Record, dict[Subject, Subject]]:
 
     def renamed(fact: Fact) -> Fact:
         name = names.get(_code(fact.subject))
-        return replace(fact, subject=replace(fact.subject, variant=name.variant, kernel=name.kernel)) if name else fact
+        if name is None:
+            return fact
+        s = fact.subject
+        return replace(fact, subject=subject_of(name.variant, s.shape, name.kernel, s.launch, s.arch))
 
     return replace(a, facts=Facts(map(renamed, a.facts))) if names else a, {name: old for old, name in names.items()}
 

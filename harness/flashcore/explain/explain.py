@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
 from flashcore.chips import occupancy
+from flashcore.model.case import Case
 from flashcore.model.cause import cause_text
 from flashcore.model.causes import Decided
-from flashcore.model.record import Fact, Plan, Record, Subject
+from flashcore.model.record import CaseSubject, CodeSubject, Fact, Plan, Record, Subject
 
 #: Facts that the use of local memory causes.
 LOCAL = frozenset(
@@ -77,7 +78,7 @@ def _executed(record: Record, subject: Subject) -> str:
     shapes = [subject.shape] if subject.shape else list(record.suite.shapes)
     for shape in shapes:
         values = [
-            (text, record.facts.number(name, Subject(subject.variant, shape=shape, kernel=subject.kernel)))
+            (text, record.facts.number(name, CaseSubject(Case(subject.variant, shape), kernel=subject.kernel)))
             for name, text in _EXECUTED
         ]
         if any(value is not None for _, value in values):
@@ -124,14 +125,14 @@ def what_ifs(record: Record, plan: Plan | None, arch: str) -> list[Step]:
         return []
     steps: dict[tuple[object, ...], Step] = {}
     for launch in plan.launches:
-        kernel = Subject(plan.variant, arch, kernel=launch.kernel)
+        kernel = CodeSubject(plan.variant, arch, kernel=launch.kernel)
         registers, smem = (record.facts.number(name, kernel) for name in ("registers", "static_smem"))
         if registers is None or smem is None:
             continue
         threads = prod(launch.block)
         resources = (threads, int(registers), int(smem), launch.dynamic_smem, prod(launch.cluster))
         steps[launch.kernel, *resources] = Step(
-            replace(kernel, shape=plan.shape),
+            CaseSubject(plan.case, kernel=launch.kernel, arch=arch),
             threads,
             int(registers),
             int(smem) + launch.dynamic_smem,

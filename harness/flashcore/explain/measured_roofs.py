@@ -14,7 +14,7 @@ from functools import partial
 from flashcore.chips import devices
 from flashcore.explain import roofline
 from flashcore.model.groups import grouped
-from flashcore.model.record import Record, Roof, Subject
+from flashcore.model.record import CaseSubject, Record, Roof, Subject
 from flashcore.records.lookup import ROOFS
 
 #: Operations or bytes per second in one unit of a ceiling.
@@ -96,7 +96,7 @@ def measured(record: Record, amounts: Mapping[str, tuple[str, str]]) -> list[Mea
         if outcome.stage != "bench" or outcome.status != "ok" or outcome.shape not in amounts:
             continue
         key, unit = amounts[outcome.shape]
-        subject = Subject(outcome.variant, shape=outcome.shape)
+        subject = CaseSubject(outcome.case)
         variant = record.suite.variants[outcome.variant]
         number = partial(record.facts.number, subject=subject)
         amount = number(f"formula_{key}")

@@ -14,10 +14,11 @@ from flashcore.explain import times
 from flashcore.explain.roofline import CaseBounds, Gap, case_bounds
 from flashcore.explain.times import Speedup
 from flashcore.model import intervals
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import Detail, cause_text
 from flashcore.model.causes import FirstRound
-from flashcore.model.record import Fact, Plan, Record, Subject, Time, plans_for
+from flashcore.model.record import CaseSubject, Fact, Plan, Record, Subject, Time, plans_for
 from flashcore.model.suite import Shape
 from flashcore.model.text import same_hardware
 
@@ -66,13 +67,13 @@ class Readings:
         return {shape.name: row for row in suite.rows(suite.shapes.values()) for shape in row}
 
     @cached_property
-    def bounds(self) -> dict[Subject, CaseBounds]:
+    def bounds(self) -> dict[CaseSubject, CaseBounds]:
         """The bounds and gaps of each case with formulas."""
         return {bounds.subject: bounds for bounds in case_bounds(self.record)}
 
     def gap(self, variant: str, shape: str) -> Gap | None:
         """The gap of the case's time that ranks, if it was measured and a floor is known."""
-        bounds = self.bounds.get(Subject(variant, shape=shape))
+        bounds = self.bounds.get(CaseSubject(Case(variant, shape)))
         return bounds.gap(self.record.suite.shapes[shape].time) if bounds else None
 
     def plans(self, arch: str | None) -> Mapping[tuple[str, str], Plan]:
@@ -98,7 +99,7 @@ class Readings:
             if worst := extreme(name, facts):
                 return Reading(worst.number)
             return Reading(None, unmeasured(facts) or f"not recorded for {self.arch or 'any arch'}")
-        subject = Subject(variant, shape=shape)
+        subject = CaseSubject(Case(variant, shape))
         fact = self.record.facts.get(name, subject)
         if fact is None or fact.number is None:
             stale = self.record.stale.get(subject.case)
@@ -122,12 +123,12 @@ class Readings:
 
     def first_round(self, time: str, variant: str, shape: str) -> str:
         """The number of samples in words of a time that was taken no further after a first round; else empty."""
-        fact = self.record.facts.get(f"{time.removesuffix('_p50')}_samples", Subject(variant, shape=shape))
+        fact = self.record.facts.get(f"{time.removesuffix('_p50')}_samples", CaseSubject(Case(variant, shape)))
         return f"{fact.value} samples" if fact and isinstance(fact.detail, FirstRound) else ""
 
     def time(self, fact: str, variant: str | None, shape: str) -> Time:
         """A time by its fact: a median with its samples, or another figure, which has none."""
-        subject, mode = Subject(variant or "", shape=shape), fact.removesuffix("_p50")
+        subject, mode = CaseSubject(Case(variant or "", shape)), fact.removesuffix("_p50")
         if mode != fact:
             return self.record.time(subject, mode)
         return Time(subject, mode, self.of(fact, variant, shape).value)

@@ -14,7 +14,8 @@ from functools import cached_property
 from flashcore.chips import devices
 from flashcore.explain import roofline
 from flashcore.explain.readings import Readings
-from flashcore.model.record import Roof, Subject
+from flashcore.model.case import Case
+from flashcore.model.record import CaseSubject, Roof
 from flashcore.model.suite import Shape, Variant
 from flashcore.model.text import in_words, significant
 
@@ -65,7 +66,7 @@ class CaseReader:
     def __init__(self, readings: Readings, variant: Variant, shape: Shape) -> None:
         self.readings, self.variant, self.shape = readings, variant, shape
         self.record = readings.record
-        self.subject = Subject(variant.name, shape=shape.name)
+        self.subject = CaseSubject(Case(variant.name, shape.name))
 
     def __call__(self, name: str) -> float | None:
         return self.readings.of(name, self.variant.name, self.shape.name).value

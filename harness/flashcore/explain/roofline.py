@@ -18,7 +18,7 @@ from flashcore.model.catalogue import TENSOR_TYPES
 from flashcore.model.cause import cause_text
 from flashcore.model.causes import Caches
 from flashcore.model.groups import grouped
-from flashcore.model.record import Record, Roof, RoofOrigin, Subject, plans_for
+from flashcore.model.record import CaseSubject, CodeSubject, Record, Roof, RoofOrigin, plans_for
 from flashcore.model.suite import REGIMES, Stage, Variant
 from flashcore.model.text import same_hardware, significant
 
@@ -107,7 +107,7 @@ class Point:
         faults: why the point is impossible, with likely causes; empty for a plausible point.
     """
 
-    subject: Subject
+    subject: CaseSubject
     level: Level
     counted: Counted
     regime: str
@@ -158,19 +158,19 @@ def points(record: Record) -> list[Point]:
     return [p for p in _walk(record) if isinstance(p, Point)]
 
 
-def missing(record: Record) -> list[tuple[Subject, str]]:
+def missing(record: Record) -> list[tuple[CaseSubject, str]]:
     """Returns each missing point's subject and the reason."""
     return [p for p in _walk(record) if not isinstance(p, Point)]
 
 
-def _walk(record: Record) -> Iterator[Point | tuple[Subject, str]]:
-    kernels: dict[tuple[str, str], dict[Subject, None]] = {}
-    cases: dict[Subject, None] = {}
+def _walk(record: Record) -> Iterator[Point | tuple[CaseSubject, str]]:
+    kernels: dict[tuple[str, str], dict[CaseSubject, None]] = {}
+    cases: dict[CaseSubject, None] = {}
     for fact in (*record.facts.named("formula_flop"), *record.facts.named("ncu_duration")):
         s = fact.subject
-        if s.shape is None or s.launch is not None or s.variant not in record.suite.variants:
+        if isinstance(s, CodeSubject) or s.launch is not None or s.variant not in record.suite.variants:
             continue
-        cases[Subject(s.variant, shape=s.shape)] = None
+        cases[CaseSubject(s.case)] = None
         if s.kernel is not None:
             kernels.setdefault((s.variant, s.shape), {})[s] = None
     for case in cases:
@@ -184,7 +184,7 @@ def _walk(record: Record) -> Iterator[Point | tuple[Subject, str]]:
             yield from _points_of(record, variant, kernel)
 
 
-def regime(record: Record, subject: Subject) -> str:
+def regime(record: Record, subject: CaseSubject) -> str:
     """Returns the cache state of ncu's time and bytes: cold, because ncu flushes caches, unless the fact differs."""
     fact = record.facts.get("ncu_duration", subject)
     if fact is None or not isinstance(fact.detail, Caches):
@@ -204,7 +204,7 @@ class _Rate(NamedTuple):
     warm: bool = False
 
 
-def _rates(record: Record, subject: Subject) -> Iterator[_Rate | tuple[Subject, str]]:
+def _rates(record: Record, subject: CaseSubject) -> Iterator[_Rate | tuple[CaseSubject, str]]:
     """Yields the counted FLOPs over ncu's time, and the problem's over the time that ranks, else over ncu's."""
     number = partial(record.facts.number, subject=subject)
     ncu, hertz, formula = number("ncu_duration") or 0.0, number("sm_clock"), number("formula_flop")
@@ -223,7 +223,7 @@ def _rates(record: Record, subject: Subject) -> Iterator[_Rate | tuple[Subject, 
         yield launch._replace(counted="formula", flop=formula)
 
 
-def _points_of(record: Record, variant: Variant, subject: Subject) -> Iterator[Point | tuple[Subject, str]]:
+def _points_of(record: Record, variant: Variant, subject: CaseSubject) -> Iterator[Point | tuple[CaseSubject, str]]:
     """Yields a point per rate and level. A case without counters has the formula's bytes, which know no L1.
 
     DRAM bytes were counted with caches flushed: they do not limit a warm time of data that fits into L2.
@@ -268,7 +268,7 @@ def at_clock(roof: Roof, clock_mhz: float | None) -> Roof:
     return replace(roof, value=roof.value * clock_mhz / roof.clock_mhz, clock_mhz=clock_mhz)
 
 
-def _reason(record: Record, subject: Subject, name: str) -> str:
+def _reason(record: Record, subject: CaseSubject, name: str) -> str:
     fact = record.facts.get(name, subject)
     if fact is None:
         return f"{name} is unmeasured"
@@ -449,7 +449,7 @@ class Gap:
 class CaseBounds:
     """A case's bounds, the floor of its problem with cold caches, and the gap of each measured time."""
 
-    subject: Subject
+    subject: CaseSubject
     bounds: tuple[Bound, ...]
     floor: Bound | None
     gaps: tuple[Gap, ...]
@@ -477,14 +477,14 @@ def sm_count(record: Record) -> int | None:
     return record.environment.gpu_sms or (device.sms if device else None)
 
 
-def shared_busy(record: Record, subject: Subject) -> float | None:
+def shared_busy(record: Record, subject: CaseSubject) -> float | None:
     """Returns shared-memory wavefronts in percent of the SMs' elapsed cycles under ncu: an SM does one per clock."""
     passes, cycles = (record.facts.number(n, subject) for n in ("shared_wavefronts", "elapsed_cycles"))
     sms = sm_count(record)
     return 100 * passes / (cycles * sms) if sms and cycles and passes is not None else None
 
 
-def l1_busy(record: Record, subject: Subject) -> float | None:
+def l1_busy(record: Record, subject: CaseSubject) -> float | None:
     """Returns bytes through L1 in percent of the maximum in the SMs' elapsed cycles under ncu."""
     size, cycles = (record.facts.number(n, subject) for n in ("l1_bytes", "elapsed_cycles"))
     sms, device = sm_count(record), devices.find(record.gpu)
@@ -507,7 +507,7 @@ _Question = tuple[object, ...]
 class _Case(NamedTuple):
     """A case with formulas: its bounds, those of a variant with one launch, and the clock while it was timed."""
 
-    subject: Subject
+    subject: CaseSubject
     question: _Question
     bounds: tuple[Bound, ...]
     single: tuple[Bound, ...]

@@ -29,7 +29,7 @@ from flashcore.model.causes import (
     NotLaunched,
     NotReturned,
 )
-from flashcore.model.record import Fact, Record, Subject, plans_for
+from flashcore.model.record import CaseSubject, CodeSubject, Fact, Record, Subject, plans_for, subject_of
 from flashcore.model.suite import Budget, GateRule, Stage, Variant, Waiver
 from flashcore.model.text import matches_any, number, same_hardware
 
@@ -132,7 +132,7 @@ class Expansion:
                 yield from self._measured(budget, variant, GROUP_STAGE.get(spec.group, stage))
             elif spec.group == "formula":
                 for shape in self.shapes(variant, budget.shapes, None):
-                    yield from self._by_kernel(budget, Subject(variant.name, shape=shape), (), NOT_RECORDED())
+                    yield from self._by_kernel(budget, CaseSubject(Case(variant.name, shape)), (), NOT_RECORDED())
             else:
                 yield from self._static(budget, variant)
         unmatched = [g for g in budget.kernels if g != "*" and g[:1] != "!" and g not in self._matched]
@@ -142,7 +142,7 @@ class Expansion:
             others = (a.unlaunched for a in self.artifacts.values() if matches_any(a.variant, budget.variants))
             if unlaunched := {k: None for names in others for k in names if matches_any(k, unmatched)}:
                 cause = NotLaunched(tuple(unlaunched))
-            yield Expectation(Subject(" ".join(budget.variants)), None, cause)
+            yield Expectation(CodeSubject(" ".join(budget.variants)), None, cause)
 
     def _covers_all_variants(self, budget: Budget) -> bool:
         """Whether the expansion includes all of a budget's variants, if static on all of its archs, and has kernels."""
@@ -195,14 +195,14 @@ class Expansion:
                 cause = DidNotCompile()  # the failed build is reported once, separately
             if budget.fact not in PLANNED | PLAN_TOTALS:
                 kernels = self.kernels.get((variant.name, arch), ())
-                yield from self._by_kernel(budget, Subject(variant.name, arch), kernels, cause)
+                yield from self._by_kernel(budget, CodeSubject(variant.name, arch), kernels, cause)
                 continue
             for shape in self.shapes(variant, budget.shapes, None):
                 plan = self.plans[arch].get((variant.name, shape))
                 launches = plan.launches if plan and budget.fact in PLANNED else ()
                 gap = plan.cause or cause if plan else NO_PLAN()
                 kernels = dict.fromkeys(launch.kernel for launch in launches)
-                yield from self._by_kernel(budget, Subject(variant.name, arch, shape), kernels, gap)
+                yield from self._by_kernel(budget, CaseSubject(Case(variant.name, shape), arch=arch), kernels, gap)
 
     def _by_kernel(self, budget: Budget, at: Subject, kernels: Collection[str], cause: Cause) -> Iterator[Expectation]:
         """The facts at one place, and a gap for each kernel without one."""
@@ -219,7 +219,7 @@ class Expansion:
     def _measured(self, budget: Budget, variant: Variant, stage: Stage) -> Iterator[Expectation]:
         other_gpu = self._other_gpu(budget)
         for shape in self.shapes(variant, budget.shapes, stage):
-            case = Subject(variant.name, shape=shape)
+            case = CaseSubject(Case(variant.name, shape))
             status, cause = self.outcome(variant.name, shape, stage)
             if status == "unsupported":
                 self.left_out.add((variant.name, shape))
@@ -238,7 +238,7 @@ class Expansion:
             if not kernels:
                 yield Expectation(case, None, cause)
             for kernel in kernels:
-                subject = Subject(variant.name, shape=shape, kernel=kernel)
+                subject = CaseSubject(Case(variant.name, shape), kernel=kernel)
                 yield from self._kernel(budget, subject, facts.get(subject), cause)
 
     def _imported(self, budget: Budget, variant: Variant) -> Iterator[Expectation]:
@@ -252,8 +252,9 @@ class Expansion:
         names = (budget.fact, *same)
         for shape in self.shapes(variant, budget.shapes, "profile"):
             facts = next(filter(None, (self._at(name, variant.name, shape=shape) for name in names)), {})
-            launches = [s for s in facts if s.launch is not None] or [s for s in facts if s.kernel is not None]
-            for subject in launches or [Subject(variant.name, shape=shape)]:
+            kernels = tuple(s for s in facts if s.kernel is not None)
+            launches = tuple(s for s in kernels if s.launch is not None)
+            for subject in launches or kernels or (subject_of(variant.name, shape),):
                 fact = None if other_gpu else facts.get(subject)
                 yield Expectation(subject, fact, NotReturned(report=True), other_gpu)
 

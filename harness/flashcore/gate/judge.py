@@ -27,6 +27,7 @@ from flashcore.gate.baseline import Baseline, compilers
 from flashcore.gate.expand import Expansion, Expectation, accepts, excess, expired, in_scope, limit_text
 from flashcore.gate.regressions import BaselineLimits, another_compiler, compare
 from flashcore.model import plugin
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import Cause, cause_text
 from flashcore.model.causes import (
@@ -43,7 +44,17 @@ from flashcore.model.causes import (
 )
 from flashcore.model.gate_policy import AS_PLANNED, CORRECT, RUNS
 from flashcore.model.groups import grouped
-from flashcore.model.record import Fact, Launch, Record, Source, Subject, Value, unlaunched_note
+from flashcore.model.record import (
+    CaseSubject,
+    CodeSubject,
+    Fact,
+    Launch,
+    Record,
+    Source,
+    Subject,
+    Value,
+    unlaunched_note,
+)
 from flashcore.model.suite import TIERS, Budget, Severity, Tier, Waiver
 from flashcore.model.text import count, number
 
@@ -298,12 +309,12 @@ class _Gate:
                 elif artifact.status == "unsupported":
                     self.expansion.left_out.add((variant.name, arch))
                     continue
-                yield self._implicit("builds", Subject(variant.name, arch), "static", status, reason)
+                yield self._implicit("builds", CodeSubject(variant.name, arch), "static", status, reason)
 
     def correct(self) -> Iterator[Verdict]:
         for variant in self.expansion.variants:
             for shape in self.expansion.shapes(variant, ("*",), "check"):
-                subject = Subject(variant.name, shape=shape)
+                subject = CaseSubject(Case(variant.name, shape))
                 status, cause = self.expansion.outcome(variant.name, shape, "check")
                 if status == "unsupported":
                     self.expansion.left_out.add((variant.name, shape))
@@ -318,7 +329,7 @@ class _Gate:
         for o in self.record.outcomes:
             if o.stage != "check" and o.status in ("ok", "failed"):
                 failed = [f"{o.stage}: {o.reason or 'no reason given'}"] if o.status == "failed" else []
-                failures.setdefault(Subject(o.variant, shape=o.shape), []).extend(failed)
+                failures.setdefault(CaseSubject(o.case), []).extend(failed)
         for bounds in case_bounds(self.record) if failures else ():
             for gap in bounds.gaps:
                 # Launches can overlap back to back, so bench compares those times with an empty launch.
@@ -338,7 +349,7 @@ class _Gate:
         for plan in self.record.plans:
             if plan.variant not in variants:
                 continue
-            subject = Subject(plan.variant, shape=plan.shape)
+            subject = CaseSubject(plan.case)
             archs = plan.archs or self.record.suite.archs
             for place in (replace(subject, arch=arch) for arch in archs if plan.cause):
                 if stopped := isinstance(plan.cause, MachineStopped):
@@ -366,7 +377,7 @@ class _Gate:
 
     def _refusal(self, variant: str, arch: str, launch: Launch) -> Cause | None:
         """Why no GPU of the arch can run the launch, or why that is unknown; ``None`` if one can."""
-        facts = self.record.facts.about(Subject(variant, arch, kernel=launch.kernel))
+        facts = self.record.facts.about(CodeSubject(variant, arch, kernel=launch.kernel))
         kernel = {f.name: int(value) for f in facts if (value := _number(f)[0]) is not None}
         if not kernel.keys() >= {"registers", "static_smem"}:
             return NOT_RECORDED()
@@ -380,7 +391,7 @@ class _Gate:
     def unprovided(self, table: str) -> Verdict:
         """A table of the suite that nothing here judges."""
         reason = f"no installed extension provides [{table}]: docs/reference/extensions.md"
-        return self._implicit(table, Subject(""), "static", "unmeasured", reason)
+        return self._implicit(table, CodeSubject(""), "static", "unmeasured", reason)
 
     def _implicit(self, name: str, subject: Subject, tier: Tier, status: Status, reason: str) -> Verdict:
         return Verdict(

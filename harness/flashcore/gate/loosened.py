@@ -16,7 +16,7 @@ from flashcore.gate.regressions import limit_of
 from flashcore.model.catalogue import FACTS
 from flashcore.model.gate_policy import ALLOWANCES, CORRECT, PREFIX, RUNS
 from flashcore.model.groups import grouped
-from flashcore.model.record import Subject
+from flashcore.model.record import CodeSubject, subject_of
 from flashcore.model.suite import (
     AheadOfTime,
     Budget,
@@ -85,7 +85,7 @@ def verdict(change: Loosened, revision: str, allowed: Sequence[str]) -> Verdict:
     return Verdict(
         budget="base",
         fact="loosened",
-        subject=Subject(change.key),
+        subject=CodeSubject(change.key),
         tier="static",
         status="waived" if accepted else "fail",
         value=False,
@@ -306,7 +306,7 @@ def _rules(old: Suite, new: Suite, baselines: Sequence[Baseline], today: date) -
 
 def _limit(lines: Baseline, key: Key, value: float, rules: Collection[GateRule]) -> Budget | None:
     shape = None if key.shape == ALL_SHAPES else key.shape
-    return limit_of(lines, key, value, rules, Subject(key.variant, key.arch, shape, key.kernel))
+    return limit_of(lines, key, value, rules, subject_of(key.variant, shape, key.kernel, arch=key.arch))
 
 
 def _lines(old: Suite, new: Suite, before: Baseline | None, after: Baseline | None) -> Iterator[Loosened]:

@@ -33,7 +33,7 @@ from flashcore.model.cause import Cause
 from flashcore.model.causes import GONE, PLAN_FAILED, DidNotCompile
 from flashcore.model.gate_policy import ALLOWANCES, PREFIX
 from flashcore.model.groups import grouped
-from flashcore.model.record import Fact, Record, Subject
+from flashcore.model.record import Fact, Record, Subject, subject_of
 from flashcore.model.suite import Budget, GateRule, RuleSeverity
 from flashcore.model.text import count, matches_any, number
 
@@ -108,7 +108,7 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
         if key[:2] not in built:
             continue  # excluded by CUDA_ARCH: neither built nor checked
         shape = None if key.shape == ALL_SHAPES else key.shape
-        budget = limit_of(old, key, value, rules, Subject(key.variant, key.arch, shape, key.kernel))
+        budget = limit_of(old, key, value, rules, subject_of(key.variant, shape, key.kernel, arch=key.arch))
         if budget is None:
             continue
         if key in facts_by_line:
@@ -121,7 +121,7 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
         if built[key[:2]] == "failed":
             cause = DidNotCompile()
         kernel = None if key.kernel == NO_KERNEL else new_names.get(key[:3], key[:3])[2]
-        expectations.append((budget, [Expectation(Subject(key.variant, key.arch, shape, kernel), None, cause)]))
+        expectations.append((budget, [Expectation(subject_of(key.variant, shape, kernel, arch=key.arch), None, cause)]))
     renamed = grouped(((variant, was, name), arch) for (variant, arch, name), (*_, was) in sorted(old_names.items()))
     notes = [
         f"kernel renamed: {was} is now {name} ({', '.join((variant, *archs))})"

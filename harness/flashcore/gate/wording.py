@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import replace
 
 from flashcore.errors import Exit
 from flashcore.explain import advice
 from flashcore.explain.explain import LOCAL
 from flashcore.gate.judge import Judgement, Verdict
 from flashcore.model.groups import grouped
+from flashcore.model.record import subject_of
 from flashcore.model.text import number, visible
 
 _NAMES = 6  # subjects that a row names
@@ -43,7 +43,7 @@ def causes(
     value or reason, in all variants and on all archs and shapes."""
 
     def cause(v: Verdict) -> Hashable:
-        place = place_of(v), replace(v.subject, variant="", arch=None, shape=None, launch=None)
+        place = place_of(v), v.subject.kernel
         if v.fact in LOCAL and v.subject.kernel and v.value is not None:
             return place
         alone = v.subject.variant if v.subject.kernel is None and v.budget != "builds" else ""
@@ -62,7 +62,11 @@ def causes(
 def subjects(group: Sequence[Verdict]) -> str:
     """``fast/kernel, wide/kernel (sm_80, sm_90a)``; of several shapes the first, and the number of others."""
     shape = group[0].subject.shape
-    names = list(dict.fromkeys(_cut(str(replace(v.subject, arch=None, shape=shape))) for v in group))
+    names = list(
+        dict.fromkeys(
+            _cut(str(subject_of(v.subject.variant, shape, v.subject.kernel, v.subject.launch))) for v in group
+        )
+    )
     archs = ", ".join(sorted({v.subject.arch for v in group if v.subject.arch}, key=lambda arch: (len(arch), arch)))
     shapes = len({v.subject.shape for v in group}) - 1
     more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""

@@ -11,8 +11,9 @@ from flashcore.errors import FlashcoreError, UsageError
 from flashcore.measure.context import Context
 from flashcore.measure.machine.isolated import Ended, isolated
 from flashcore.measure.workers.problem_file import load_problem, work_of
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
-from flashcore.model.record import Fact, Source, Subject
+from flashcore.model.record import CaseSubject, Fact, Source
 from flashcore.model.suite import Shape, Suite, Variant
 from flashcore.records.freshness import module_hash
 
@@ -42,7 +43,7 @@ def formula_facts(context: Context) -> list[Fact]:
             if name not in FACTS:
                 names = ", ".join(n.removeprefix("formula_") for n in FACTS if n.startswith("formula_"))
                 raise UsageError(f"{suite.problems[shape.problem].file}: work() returns {key!r}: expected {names}")
-            subject = Subject(variant.name, shape=shape.name)
+            subject = CaseSubject(Case(variant.name, shape.name))
             facts.append(Fact(subject, name, float(value), FACTS[name].unit, Source.FORMULA))
     return facts
 

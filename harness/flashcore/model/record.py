@@ -43,32 +43,70 @@ class Source(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """A fact's subject.
-
-    Static facts have variant, arch and kernel, and ``shape`` if they depend on the launch plan (theoretical occupancy).
-    Measured facts have variant, shape, kernel and launch: no kernel for a whole case, no launch for a kernel's sum over
-    its launches. The variant is empty for a captured command's kernel that was not measured by itself.
-    """
+class CodeSubject:
+    """The subject of what compilation determines: the code of a variant for an arch, or one kernel of it."""
 
     variant: str
     arch: str | None = None
-    shape: str | None = None
     kernel: str | None = None
-    launch: int | None = None
 
     @property
-    def case(self) -> Case:
-        """The case of a fact that depends on the shape."""
-        return Case(self.variant, self.shape or "")
+    def case(self) -> None:
+        return None
+
+    @property
+    def shape(self) -> None:
+        return None
+
+    @property
+    def launch(self) -> None:
+        return None
 
     def __str__(self) -> str:
-        parts = [self.variant]
-        if self.shape:
-            parts.append(self.shape)
-        if self.kernel:
-            parts.append(self.kernel + (f"#{self.launch}" if self.launch is not None else ""))
-        return "/".join(parts) + (f" ({self.arch})" if self.arch else "")
+        return "/".join(filter(None, (self.variant, self.kernel))) + (f" ({self.arch})" if self.arch else "")
+
+
+@dataclass(frozen=True, slots=True)
+class CaseSubject:
+    """The subject of what depends on a case: the case as a whole, or one kernel of it.
+
+    The variant is empty for a captured command's kernel that was not measured by itself.
+
+    Args:
+        launch: one of the kernel's launches; ``None``: their sum.
+        arch: of what follows from the launch plan for an arch, such as the theoretical occupancy.
+    """
+
+    case: Case
+    kernel: str | None = None
+    launch: int | None = None
+    arch: str | None = None
+
+    @property
+    def variant(self) -> str:
+        return self.case.variant
+
+    @property
+    def shape(self) -> str:
+        return self.case.shape
+
+    def __str__(self) -> str:
+        kernel = f"/{self.kernel}" if self.kernel else ""
+        launch = f"#{self.launch}" if self.kernel and self.launch is not None else ""
+        return f"{self.case}{kernel}{launch}" + (f" ({self.arch})" if self.arch else "")
+
+
+#: What a fact is about.
+Subject = CodeSubject | CaseSubject
+
+
+def subject_of(
+    variant: str, shape: str | None, kernel: str | None = None, launch: int | None = None, arch: str | None = None
+) -> Subject:
+    """The subject with that shape: of a case, or of code without one."""
+    if shape is None:
+        return CodeSubject(variant, arch, kernel)
+    return CaseSubject(Case(variant, shape), kernel, launch, arch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +156,7 @@ class Time:
         empty_us: the median time of an empty launch in the same rounds, if it was timed.
     """
 
-    subject: Subject
+    subject: CaseSubject
     mode: str
     us: float | None = None
     samples: tuple[float, ...] = ()
@@ -245,6 +283,10 @@ class Plan:
     workspace_bytes: int
     cause: Cause | None = None
     archs: tuple[str, ...] = ()
+
+    @property
+    def case(self) -> Case:
+        return Case(self.variant, self.shape)
 
     @property
     def error(self) -> str:
@@ -489,7 +531,7 @@ class Listing:
     ``files`` has the text of their source files by name; older runs have none.
     """
 
-    subject: Subject
+    subject: CaseSubject
     instructions: tuple[Instruction, ...]
     files: Mapping[str, str] = field(default_factory=dict)
 
@@ -581,7 +623,7 @@ class Record:
     def _timed_on(self) -> Mapping[Case, str]:
         return {case: gpu.uuid for gpu in self.gpus for case in gpu.cases.get("bench", ())}
 
-    def time(self, subject: Subject, mode: str) -> Time:
+    def time(self, subject: CaseSubject, mode: str) -> Time:
         """The time of a case in a timing mode. A void one is unmeasured, with its cause."""
         case = subject.case
         outcome = self._benched.get(case)
@@ -606,7 +648,7 @@ class Record:
         parts += [f"compilers differ from run {o.run}: {compilers(o.compilers)}" for o in self.joined if o.compilers]
         return [f"environment: {'; '.join(parts)}"] if parts else []
 
-    def roofs_by(self, stage: Stage) -> Callable[[Subject], tuple[Roof, ...]]:
+    def roofs_by(self, stage: Stage) -> Callable[[CaseSubject], tuple[Roof, ...]]:
         """A lookup of a case's measured roofs: those of the GPU that ran the stage for it, else the run's."""
         roofs = {case: gpu.roofs for gpu in self.gpus if gpu.roofs for case in gpu.cases.get(stage, ())}
         return lambda subject: roofs.get(subject.case, self.roofs)

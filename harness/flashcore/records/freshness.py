@@ -257,7 +257,7 @@ def join(
         if fact.name == "waves":  # they depend on the plan and on the GPU's number of SMs
             return fact.subject.case in fresh and fact.subject.arch == recorded.gpu_arch and fact.subject not in counted
         stage = MEASURED.get(fact.source)
-        return stage is not None and joins(fact.subject.case, stage)
+        return stage is not None and fact.subject.case is not None and joins(fact.subject.case, stage)
 
     def over_present(fact: Fact) -> Fact:
         """The fact; without its value if it is a ratio over what has changed, or is no longer the baseline."""
@@ -265,7 +265,7 @@ def join(
             return fact
         reference = fact.detail.reference
         is_other = fact.name.startswith("speedup_vs_baseline") and reference != suite.baseline
-        has_changed = is_other or stale.get(replace(fact.subject.case, variant=reference))
+        has_changed = is_other or stale.get(Case(reference, fact.subject.shape or ""))
         return replace(fact, value=None, detail=REFERENCE_CHANGED()) if has_changed else fact
 
     outcomes = [replace(o, origin=o.origin or recorded.id) for o in recorded.outcomes if joins(o.case, o.stage)]

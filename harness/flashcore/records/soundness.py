@@ -67,7 +67,7 @@ def mistakes(record: Record) -> Iterator[str]:
     if not {entry.problem for table in (suite.variants, suite.shapes) for entry in table.values()} <= {*suite.problems}:
         yield f"suite: expected variants and shapes of the problems {shortened(list(suite.problems))}, found others"
     cases = {*record.keys, *record.stale, *(case for case, _ in record.raw_samples)}
-    cases |= {o.case for o in record.outcomes} | {Case(p.variant, p.shape) for p in record.plans}
+    cases |= {o.case for o in record.outcomes} | {p.case for p in record.plans}
     cases |= {Case(a.variant, next(iter(suite.shapes), "")) for a in record.artifacts}
     for case in sorted(cases - {Case(v, s) for v in suite.variants for s in suite.shapes}):
         yield f"expected cases of the suite's variants and shapes, found {shortened(str(case))}"

@@ -37,6 +37,8 @@ from flashcore.model.files import PARTIAL, Lock, file_hash, write_atomically, wr
 from flashcore.model.record import (
     SCHEMA_VERSION,
     Artifact,
+    CaseSubject,
+    CodeSubject,
     Fact,
     Facts,
     Instruction,
@@ -59,8 +61,6 @@ LISTINGS = "listings.json.gz"
 SUMS = "SHA256SUMS"
 _SEPARATE = ("facts", "raw_samples", "listings")  # stored in separate files
 _BY_CASE = ("keys", "stale")  # stored as pairs of a case and its value
-#: The fields of a stored subject, by its kind.
-_SUBJECTS = {"code": ("variant", "arch", "kernel"), "case": ("variant", "shape", "kernel", "launch", "arch")}
 _CLOCK_SKEW = datetime.timedelta(days=1)
 _LOCK = "going.lock"
 _MOST_UNPACKED = 1 << 29  # bytes of facts or listings; the largest published run has 13 MB
@@ -176,21 +176,28 @@ def _plain(value: Any) -> Any:
 
 def _row(subject: Subject) -> list[Any]:
     """A subject as stored."""
-    kind = "code" if subject.shape is None else "case"
-    row = [kind, *(getattr(subject, name) for name in _SUBJECTS[kind])]
+    row: list[Any]
+    if isinstance(subject, CodeSubject):
+        row = ["code", subject.variant, subject.arch, subject.kernel]
+    else:
+        row = ["case", subject.variant, subject.shape, subject.kernel, subject.launch, subject.arch]
     while row[-1] is None:
         row.pop()
     return row
 
 
-def subject_of(row: Any) -> Subject:
+def stored_subject(row: Any) -> Subject:
     """A stored subject.
 
     Raises:
-        LookupError, TypeError, ValueError: it is none.
+        TypeError, ValueError: it is none.
     """
-    kind, *fields = row
-    return Subject(**dict(zip(_SUBJECTS[kind][: len(fields)], fields, strict=True)))
+    match row:
+        case ["code", variant, *fields]:
+            return CodeSubject(variant, *fields)
+        case ["case", variant, shape, *fields]:
+            return CaseSubject(Case(variant, shape), *fields)
+    raise ValueError(f"expected code or a case, found {shortened(row)}")
 
 
 def complete(partial: Path) -> Path:
@@ -358,7 +365,7 @@ def _samples(data: Any) -> dict[TimeKey, tuple[float, ...]]:
 
 
 def _facts(data: Any) -> tuple[Fact, ...]:
-    subjects = list(map(subject_of, data["subjects"]))
+    subjects = list(map(stored_subject, data["subjects"]))
     hash((*subjects, *(row[1] for row in data["facts"])))  # rejects lists and tables with a TypeError
     details = [from_json(detail) for detail in data["details"]]
     sources = {s.value: s for s in Source}
@@ -417,7 +424,7 @@ def _listings(data: Any) -> tuple[Listing, ...]:
 
     return tuple(
         Listing(
-            Subject(str(variant), shape=str(shape), kernel=str(kernel)),
+            CaseSubject(Case(str(variant), str(shape)), kernel=str(kernel)),
             tuple(map(instruction, rows)),
             dict(files[text] for one in texts for text in one),
         )

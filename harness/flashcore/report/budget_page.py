@@ -16,7 +16,7 @@ from typing import Any
 from flashcore.gate.expand import headroom
 from flashcore.gate.judge import Status, Verdict, WaiverUse
 from flashcore.model.groups import grouped
-from flashcore.model.record import Subject
+from flashcore.model.record import Subject, subject_of
 from flashcore.model.suite import TIERS
 from flashcore.model.text import UNMEASURED, count, exact, number, quantity, recorded_unit
 from flashcore.report.cells import Cell, missing
@@ -128,7 +128,8 @@ class Budgets:
 
     def _at(self, subject: Subject) -> Subject:
         """The subject under all names of its shape: identical shapes are one case."""
-        return replace(subject, shape=self.book.names.get(subject.shape or "", subject.shape))
+        names = self.book.names.get(subject.shape or "", subject.shape)
+        return subject_of(subject.variant, names, subject.kernel, subject.launch, subject.arch)
 
     def _used(self, v: Verdict) -> str:
         """``137,600 of 166,912 B``; a limit that is no largest value follows as text."""

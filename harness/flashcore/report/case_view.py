@@ -18,7 +18,7 @@ from flashcore.model.catalogue import FACTS, STALL_REASONS
 from flashcore.model.record import Listing
 from flashcore.model.text import quantity, significant
 from flashcore.report.cells import Bar, Cell, fact_cell, missing, not_applicable, number_cell, unbroken, words
-from flashcore.report.view import Case
+from flashcore.report.view import ShownCase
 
 MOST_LINES = 10
 QUANTILES = (1, *range(5, 100, 5), 99)  # percent
@@ -108,7 +108,7 @@ class Samples:
         return [(p, time, 100 * (time / middle - 1)) for p, time in ranks]
 
 
-class CaseView(Case):
+class CaseView(ShownCase):
     """The content of a page about one case."""
 
     @property
@@ -224,7 +224,7 @@ def _bytes(fact: str, value: float | None) -> float:
     return (value or 0.0) * (128 if "wavefronts" in fact else 1)
 
 
-def _reader(case: Case) -> Callable[[str], float | None]:
+def _reader(case: ShownCase) -> Callable[[str], float | None]:
     """A function that returns the value of a fact or computed share."""
     record, subject = case.book.record, case.subject
     return lambda fact: _COMPUTED[fact][0](record, subject) if fact in _COMPUTED else case.number(fact)

@@ -32,7 +32,7 @@ from flashcore.report.cells import (
     unbroken,
     words,
 )
-from flashcore.report.view import BUDGETS, INDEX, LABELS, MAX_SHAPES, Book, Case, Page, variant_cell
+from flashcore.report.view import BUDGETS, INDEX, LABELS, MAX_SHAPES, Book, Page, ShownCase, variant_cell
 
 #: (key, heading, unit, description). The first ``USUAL`` are shown by default. Keys occur in addresses.
 COLUMNS = (
@@ -105,7 +105,7 @@ class Winner:
         summary: the row in the table of all problems.
     """
 
-    case: Case
+    case: ShownCase
     time: str
     regime: str
     over_reference: str
@@ -178,7 +178,7 @@ class Section:
     columns: Sequence[tuple[str, str, str, str]]
     rows: list[Row]
     no_times: str
-    about: Case | None
+    about: ShownCase | None
     time: TimeParts | None
     planned: str
     steps: list[tuple[Advice, list[str]]]
@@ -285,7 +285,7 @@ def _section(book: Book, row: CaseRow) -> Section:
 # --- the answer -------------------------------------------------------------------------------------
 
 
-def _winner(ladder: Ladder, timed: Sequence[Case]) -> Winner | None:
+def _winner(ladder: Ladder, timed: Sequence[ShownCase]) -> Winner | None:
     """The winner, as sentence parts and as a row."""
     if ladder.best is None or ladder.best.after.value is None:
         return None
@@ -324,7 +324,7 @@ def _winner(ladder: Ladder, timed: Sequence[Case]) -> Winner | None:
 # --- the picture ------------------------------------------------------------------------------------
 
 
-def _picture(ladder: Ladder, timed: Sequence[Case]) -> Picture:
+def _picture(ladder: Ladder, timed: Sequence[ShownCase]) -> Picture:
     """The ladder's picture: each variant's row after its parent's, references last, with marks for the floor and the
     fastest reference.
 
@@ -361,7 +361,7 @@ def _picture(ladder: Ladder, timed: Sequence[Case]) -> Picture:
     return Picture(shares, stairs, ticks, marks, counted)
 
 
-def _columns(case: Case) -> dict[str, Use]:
+def _columns(case: ShownCase) -> dict[str, Use]:
     """The shares of :data:`RESOURCES`; a case's compute roof is ``compute``."""
     found = uses(case.book.readings, case.variant.name, case.shape.name)
     return {("compute" if name == case.variant.roof else name): use for name, use in found.items()}
@@ -387,7 +387,7 @@ def _ticks(low: float, high: float) -> list[float]:
 # --- the table --------------------------------------------------------------------------------------
 
 
-def _row(case: Case, ladder: Ladder) -> Row:
+def _row(case: ShownCase, ladder: Ladder) -> Row:
     variant, parts, row, taken = case.variant, case.parts, ladder.row, case.time
     step = next((s for s in ladder.steps if s.variant is variant), None)
     mark = "★" if step and step.on_path else LABELS.get(case.role, "")
@@ -429,7 +429,7 @@ def _row(case: Case, ladder: Ladder) -> Row:
     return Row(cells, case.role, note)
 
 
-def _rate(case: Case) -> Cell | None:
+def _rate(case: ShownCase) -> Cell | None:
     """What a case of a roofs run measures."""
     rate = case.book.rates.get(case.subject)
     if rate is None:
@@ -438,7 +438,7 @@ def _rate(case: Case) -> Cell | None:
     return Cell(significant(rate.value), rate.unit.replace("us", "µs each"), share, rate.value, "number")
 
 
-def _correct(case: Case) -> tuple[Cell, str]:
+def _correct(case: ShownCase) -> tuple[Cell, str]:
     """The cell of a case's check, and a note if it or a later stage failed."""
     if stale := case.book.record.stale.get(case.subject.case):
         return Cell("stale", title=cause_text(stale), sort=2.0, mark="stale"), cause_text(stale)
@@ -451,7 +451,7 @@ def _correct(case: Case) -> tuple[Cell, str]:
     return check_cell(check, check.reason or f"largest absolute error: {case.cell('max_error').text}"), note
 
 
-def _over_parent(case: Case, step: Step | None) -> Cell:
+def _over_parent(case: ShownCase, step: Step | None) -> Cell:
     speedup = case.time.over.get("parent")
     if step is None or step.parent is None:
         return not_applicable("it has no parent")
@@ -460,7 +460,7 @@ def _over_parent(case: Case, step: Step | None) -> Cell:
     return _ratio(case.time, "parent")
 
 
-def _over(case: Case, role: Role, fact: str) -> Cell:
+def _over(case: ShownCase, role: Role, fact: str) -> Cell:
     """The speedup over another variant; without one, the fact's cell, which has the reason."""
     return _ratio(case.time, role) if role in case.time.over else case.cell(fact)
 
@@ -472,7 +472,7 @@ def _ratio(time: Duration, role: Role) -> Cell:
     return number_cell(speedup.value, title=title)
 
 
-def _floor(case: Case) -> tuple[Cell, Cell]:
+def _floor(case: ShownCase) -> tuple[Cell, Cell]:
     """The floor of the ranking regime (without a time: of cold caches), and the gap to it."""
     bounds, gap = case.book.bounds.get(case.subject), case.time.gap
     bound = gap.floor if gap is not None else bounds.floor if bounds else None
@@ -487,13 +487,13 @@ def _floor(case: Case) -> tuple[Cell, Cell]:
     return floor, number_cell(gap.ratio, title="\n".join(filter(None, (title, gap.note))))
 
 
-def _planned(case: Case) -> str:
+def _planned(case: ShownCase) -> str:
     """Occupancy and waves of the launch plan, if computed; they need no GPU."""
     cells = (case.cell("theoretical_occupancy"), "{} % occupancy"), (_waves(case), "{} waves")
     return ", ".join(form.format(cell.text) for cell, form in cells if cell.kind == "number")
 
 
-def _waves(case: Case) -> Cell:
+def _waves(case: ShownCase) -> Cell:
     """The waves of the kernel with the most; without a GPU, computed for the arch's largest GPU."""
     cell, readings, sms = case.cell("waves"), case.book.readings, sm_count(case.book.record)
     if isinstance(cell.sort, float) or not sms:
@@ -505,7 +505,7 @@ def _waves(case: Case) -> Cell:
     return cell if most is None else number_cell(most, title=f"on {sms} SMs, the largest GPU of {case.book.arch}")
 
 
-def _spills(case: Case) -> Cell:
+def _spills(case: ShownCase) -> Cell:
     stores, loads = (case.cell(f"spill_{kind}_bytes") for kind in ("store", "load"))
     if not isinstance(stores.sort, float) or not isinstance(loads.sort, float):
         return loads if isinstance(stores.sort, float) else stores

@@ -9,15 +9,16 @@ from functools import cached_property
 
 from flashcore.explain import explain, predictions
 from flashcore.gate.judge import Verdict
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, GROUP_STAGE, RULE
 from flashcore.model.groups import grouped
-from flashcore.model.record import Artifact, Fact, Plan, Subject, unlaunched_note
+from flashcore.model.record import Artifact, CaseSubject, Fact, Plan, unlaunched_note
 from flashcore.model.suite import Prediction, Shape, Variant
 from flashcore.model.text import UNMEASURED, quantity
 from flashcore.report.budget_page import RANK, value_cell
 from flashcore.report.case_view import CaseView
 from flashcore.report.cells import Cell, check_cell, fact_cell, missing, not_applicable, prediction_cell
-from flashcore.report.view import MAX_COLUMNS, Book, Case, Page
+from flashcore.report.view import MAX_COLUMNS, Book, Page, ShownCase
 from flashcore.report.view import variant_page as name_of
 
 #: The columns of the table of times: fact, heading.
@@ -62,7 +63,7 @@ class Counters:
         more: number of omitted columns.
     """
 
-    columns: list[Subject]
+    columns: list[CaseSubject]
     groups: dict[str, list[list[Cell]]]
     unmeasured: dict[str, list[str]]
     zero: list[str]
@@ -113,7 +114,9 @@ class VariantView:
         before = not_applicable("it has no parent")
         if parent:
             declared = parent in book.record.suite.variants
-            before = book.cell(p.fact, Subject(parent, shape=shape)) if declared else missing(f"no variant {parent}")
+            before = (
+                book.cell(p.fact, CaseSubject(Case(parent, shape))) if declared else missing(f"no variant {parent}")
+            )
         return [
             Cell(p.fact, title=FACTS[p.fact].why if p.fact in FACTS else ""),
             *(
@@ -124,7 +127,7 @@ class VariantView:
             Cell(p.source, kind="wrap"),
             Cell(", ".join(filter(None, (shape or "no shape", book.record.gpu)))),
             before,
-            book.cell(p.fact, Subject(self.variant.name, shape=shape)),
+            book.cell(p.fact, CaseSubject(Case(self.variant.name, shape))),
             prediction_cell(judged.outcome, judged.note),
             Cell(judged.finding, kind="wrap"),
         ]
@@ -264,7 +267,7 @@ class VariantView:
         time = "ncu_duration" if self.variant.imported else ""
         return [c for c in self.shown if (c.number(time) if time else "bench" in c.shape.stages)]
 
-    def timing(self, case: Case) -> list[Cell]:
+    def timing(self, case: ShownCase) -> list[Cell]:
         return [
             Cell(case.shape.name, title=case.shape.params_text, sort=case.shape.name),
             *(
@@ -287,7 +290,7 @@ class VariantView:
         for check in self.book.record.outcomes:
             if (check.variant, check.stage) != (self.variant.name, "check"):
                 continue
-            subject = Subject(check.variant, shape=check.shape)
+            subject = CaseSubject(Case(check.variant, check.shape))
             errors = (replace(self.book.cell(n, subject, brief=True), sort=None) for n in self.check_facts)
             reason = check.reason or (f"joined from run {check.origin}" if check.origin else "within its class")
             rows.append([Cell(check.shape), check_cell(check), *errors, Cell(reason, kind="wrap")])
@@ -320,8 +323,9 @@ class VariantView:
     def counters(self) -> Counters:
         """A row per fact, a column per case and, if it has several, per kernel."""
         counted = [f for f in self.facts if _is_counter(f)]
-        by_shape = grouped((s.shape, s) for s in dict.fromkeys(f.subject for f in counted))
-        columns: list[Subject] = []
+        subjects = dict.fromkeys(f.subject for f in counted if isinstance(f.subject, CaseSubject))
+        by_shape = grouped((s.shape, s) for s in subjects)
+        columns: list[CaseSubject] = []
         for case in self.shown:
             here = by_shape.get(case.shape.name, [])
             kernels = [s for s in here if s.kernel]
@@ -344,9 +348,9 @@ class VariantView:
                 rows.append((spec.group if spec else "other", [_name(name, f"; {_sources(facts)}{metric}"), *cells]))
         return Counters(shown, grouped(rows), grouped(unmeasured), zero, len(columns) - len(shown))
 
-    def _absent(self, name: str, subject: Subject) -> Cell:
+    def _absent(self, name: str, subject: CaseSubject) -> Cell:
         """The cell of a counter missing in a column: some are about the whole case."""
-        case = Subject(subject.variant, shape=subject.shape)
+        case = CaseSubject(subject.case)
         if subject.kernel and self.book.record.facts.get(name, case) is not None:
             return not_applicable("about the case as a whole")
         return missing(self.book.why(name, subject), name)

@@ -17,10 +17,11 @@ from flashcore.explain.rows import Row
 from flashcore.gate.answers import Answers
 from flashcore.gate.judge import Judgement, Status
 from flashcore.gate.wording import summary
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import cause_text
 from flashcore.model.groups import grouped
-from flashcore.model.record import CaseOutcome, Listing, Record, Subject
+from flashcore.model.record import CaseOutcome, CaseSubject, Listing, Record
 from flashcore.model.suite import Shape, Stage, Variant
 from flashcore.model.text import UNMEASURED
 from flashcore.report.cells import Cell, fact_cell, missing, not_applicable
@@ -133,11 +134,11 @@ class Book:
             self._ladders[names] = ladder.ladder(Row(self.readings, shapes))
         return self._ladders[names]
 
-    def cases(self, row: Row) -> list[Case]:
+    def cases(self, row: Row) -> list[ShownCase]:
         """The cases of a row."""
-        return [Case(self, self.record.suite.variants[name], shape) for name, shape in row.cases.items()]
+        return [ShownCase(self, self.record.suite.variants[name], shape) for name, shape in row.cases.items()]
 
-    def _listings(self, subject: Subject) -> list[tuple[Listing, list[heat.Line]]]:
+    def _listings(self, subject: CaseSubject) -> list[tuple[Listing, list[heat.Line]]]:
         return [(x, heat.in_order(x)) for x in self.record.listings if x.subject.case == subject.case]
 
     @cached_property
@@ -157,7 +158,7 @@ class Book:
 
     # --- cells ----------------------------------------------------------------------------------
 
-    def cell(self, name: str, subject: Subject, *, with_unit: bool = True, brief: bool = False) -> Cell:
+    def cell(self, name: str, subject: CaseSubject, *, with_unit: bool = True, brief: bool = False) -> Cell:
         """The cell of a case's fact, or the reason for its absence. Static facts are the variant's."""
         if name in FACTS and FACTS[name].group == "static":
             return self._static_cell(name, subject, with_unit)
@@ -166,7 +167,7 @@ class Book:
             return missing(self.why(name, subject), f"{name} of {subject}")
         return fact_cell(fact, with_unit=with_unit, brief=brief)
 
-    def _static_cell(self, name: str, subject: Subject, with_unit: bool) -> Cell:
+    def _static_cell(self, name: str, subject: CaseSubject, with_unit: bool) -> Cell:
         """The largest value among a variant's kernels (the smallest, if higher is better), with all on hover."""
         variant = self.record.suite.variants[subject.variant]
         if variant.is_reference:
@@ -197,14 +198,14 @@ class Book:
         status = {"failed": "does not build", "unsupported": "unsupported"}[artifact.status]
         return ": ".join([f"{status} on {arch}", *first])
 
-    def why(self, name: str, subject: Subject) -> str:
+    def why(self, name: str, subject: CaseSubject) -> str:
         """Why a measured fact is missing."""
         group = FACTS[name].group if name in FACTS else ""
         if group == "formula":
             return "the problem's formulas do not give it"
         return self.why_stage(subject, STAGE_BY_GROUP.get(group, "profile"))
 
-    def why_stage(self, subject: Subject, stage: Stage) -> str:
+    def why_stage(self, subject: CaseSubject, stage: Stage) -> str:
         """Why a case has no result of a stage."""
         suite, shape = self.record.suite, subject.shape or ""
         if stale := self.record.stale.get(subject.case):
@@ -242,7 +243,7 @@ class Book:
 
 
 @dataclass(frozen=True)
-class Case:
+class ShownCase:
     """A variant on a shape, with its look-ups in the record."""
 
     book: Book
@@ -250,8 +251,8 @@ class Case:
     shape: Shape
 
     @cached_property
-    def subject(self) -> Subject:
-        return Subject(self.variant.name, shape=self.shape.name)
+    def subject(self) -> CaseSubject:
+        return CaseSubject(Case(self.variant.name, self.shape.name))
 
     @property
     def role(self) -> str:
@@ -273,10 +274,10 @@ class Case:
         return time_parts(self.book.readings, self.variant.name, self.shape.name)
 
     @cached_property
-    def parent(self) -> Case | None:
+    def parent(self) -> ShownCase | None:
         """The parent on the same shape; ``None`` if the suite does not have it."""
         parent = self.book.record.suite.variants.get(self.variant.parent or "")
-        return Case(self.book, parent, self.shape) if parent else None
+        return ShownCase(self.book, parent, self.shape) if parent else None
 
     @property
     def step(self) -> Step | None:

@@ -10,7 +10,7 @@ import pytest
 
 from flashcore.cli.main import main
 from flashcore.errors import Exit
-from flashcore.model.record import Subject
+from flashcore.model.record import CodeSubject
 from flashcore.records import store
 from tests.support.cubins import sample
 from tests.support.fatbins import CUBINS, KERNELS, both, entry, fatbin, library
@@ -116,7 +116,7 @@ def test_occupancy_is_for_the_block_size(
 ) -> None:
     assert main(["audit", str(binary), "--block", str(block), "--keep", "--profiles", str(tmp_path)]) == Exit.OK
     record = store.read(Path(capsys.readouterr().out.splitlines()[-1]))
-    subject = Subject("pkg", "sm_90a", kernel="spills")
+    subject = CodeSubject("pkg", "sm_90a", kernel="spills")
     assert [record.facts.number(name, subject) for name in ("occupancy_low", "occupancy_high")] == [pct, pct]
 
 

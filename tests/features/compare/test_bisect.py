@@ -20,7 +20,8 @@ from flashcore.features.compare.bisect import Bisection
 from flashcore.measure.context import Context
 from flashcore.measure.machine import toolchain
 from flashcore.measure.settings import Bench, Check, Settings
-from flashcore.model.record import Facts, Subject
+from flashcore.model.case import Case
+from flashcore.model.record import CaseSubject, Facts
 from flashcore.pipeline import run as pipeline
 from flashcore.pipeline.run import Run
 from flashcore.records import store
@@ -76,7 +77,7 @@ def test_the_commit_that_doubled_the_work_is_named(history: list[str], monkeypat
     assert not fine.bad and fine.exit_code == Exit.OK and "nothing to search" in bisect.as_text(fine)
 
 
-CASE = Subject("v", shape="s")
+CASE = CaseSubject(Case("v", "s"))
 
 
 class Written:

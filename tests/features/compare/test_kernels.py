@@ -8,7 +8,7 @@ import pytest
 
 from flashcore.cli.comparison import as_text
 from flashcore.explain.compare_records import compare
-from flashcore.model.record import Environment, Fact, Facts, Record, Source, Subject
+from flashcore.model.record import CodeSubject, Environment, Fact, Facts, Record, Source
 from flashcore.model.suite import Binary, Problem, Shape, Suite, Variant, Where
 
 UNITS = {"spill_store_bytes": "B", "code_bytes": "B"}
@@ -30,7 +30,7 @@ def record(name: str, facts: Mapping[str, Mapping[str, int | str | None]]) -> Re
         outcomes=(),
         stages=(),
         facts=Facts(
-            Fact(Subject("lib", "sm_90", kernel=kernel), fact, value, UNITS.get(fact, "1"), Source.CUBIN)
+            Fact(CodeSubject("lib", "sm_90", kernel=kernel), fact, value, UNITS.get(fact, "1"), Source.CUBIN)
             for kernel, of_kernel in facts.items()
             for fact, value in of_kernel.items()
         ),

@@ -10,9 +10,10 @@ import pytest
 
 from flashcore.explain.comparison import Row
 from flashcore.features.compare import match_cases
+from flashcore.model.case import Case
 from flashcore.model.cause import Cause
 from flashcore.model.causes import PLAN_CRASHED, PlanRefused
-from flashcore.model.record import Built, Launch, Plan, Subject
+from flashcore.model.record import Built, CaseSubject, Launch, Plan
 from flashcore.model.suite import PythonCallable
 from tests import factory
 
@@ -67,7 +68,7 @@ ABSENT = factory.artifact("fast", "sm_90a", "unsupported", "no TMA")
 )
 def test_what_cannot_run_today(after: match_cases.BuiltSuite, outcome: str, reason: str) -> None:
     result = match_cases._pair(built(OK), after, VARIANT, [SHAPE], "main")
-    assert result == Row(Subject("fast", shape="mission"), outcome, reason=reason, shapes=("mission",))  # type: ignore[arg-type]
+    assert result == Row(CaseSubject(Case("fast", "mission")), outcome, reason=reason, shapes=("mission",))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_what_cannot_run_today(after: match_cases.BuiltSuite, outcome: str, reas
 )
 def test_what_could_not_run_then(before: match_cases.BuiltSuite, outcome: str, reason: str) -> None:
     result = match_cases._pair(before, built(OK), VARIANT, [SHAPE], "main")
-    assert result == Row(Subject("fast", shape="mission"), outcome, reason=reason, shapes=("mission",))  # type: ignore[arg-type]
+    assert result == Row(CaseSubject(Case("fast", "mission")), outcome, reason=reason, shapes=("mission",))  # type: ignore[arg-type]
 
 
 def test_a_peer_is_the_same_while_it_and_the_suites_python_are(monkeypatch: pytest.MonkeyPatch) -> None:

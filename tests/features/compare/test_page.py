@@ -17,7 +17,7 @@ from flashcore.explain import compare_records
 from flashcore.features.compare import page as compare_page
 from flashcore.model import intervals
 from flashcore.model.case import Case
-from flashcore.model.record import CaseKey, Record, Subject
+from flashcore.model.record import CaseKey, CaseSubject, Record
 from flashcore.model.suite import REGIMES
 from flashcore.model.text import significant
 from flashcore.records import store
@@ -61,7 +61,7 @@ def test_the_winner_stands_against_its_best_reference_and_without_scripts(tmp_pa
     page, data = read(tmp_path / "r", full())
     assert first(data) == ["split", "cudnn"]
     assert "split has 0.450 × the speed of cudnn, isolated, 95 % [" in page.words
-    times = {m: full().facts.number(f"{m}_p50", Subject("split", shape="mission")) for m in REGIMES}
+    times = {m: full().facts.number(f"{m}_p50", CaseSubject(Case("split", "mission"))) for m in REGIMES}
     shown = pair(data, "split", "fast")["times"]
     for mode, time in times.items():
         row = shown[mode.replace("_", " ")]
@@ -210,7 +210,7 @@ def test_a_record_without_a_shape_in_common_is_shown_beside_at_its_own(tmp_path:
     assert (focus, against) == ("split", f"{variant} (0000, {name})")
     assert "times are not comparable: of suite imported, not attention" in page.words
     found = pair(data, focus, against)
-    wanted = imported.facts.number("ncu_duration", Subject(variant, shape=name))
+    wanted = imported.facts.number("ncu_duration", CaseSubject(Case(variant, name)))
     assert wanted and float(found["times"]["ncu duration"][0].replace(",", "")) == pytest.approx(wanted / 1e3, rel=1e-3)
     assert {outcome for *_, outcome in found["moved"]} <= {"changed"}, "of two shapes, less is not better"
 
@@ -235,7 +235,7 @@ def test_counters_that_differ_have_the_outcome_of_the_analysis(tmp_path: Path) -
     record = dataclasses.replace(record, facts=type(record.facts)([*record.facts, *facts]))
     _, data = read(tmp_path / "r", record)
     found = {data["facts"][i][0]: (size, outcome) for i, size, outcome in pair(data, "split", "fast")["moved"]}
-    after, before = (Subject(variant, shape="mission") for variant in ("split", "fast"))
+    after, before = (CaseSubject(Case(variant, "mission")) for variant in ("split", "fast"))
     moved = compare_records.moved(record, record, after, before, most=None)
     assert [*found] == [c.fact for c in moved if c.fact in compare_page.COUNTERS]
     assert {name: found.get(name) for name in given} == {

@@ -15,13 +15,14 @@ from flashcore.features.compare.against import Options, Timed
 from flashcore.features.compare.bench_options import as_text
 from flashcore.features.compare.match_cases import Pair
 from flashcore.measure.bench.time_pairs import Lost, Times, Timings
+from flashcore.model.case import Case
 from flashcore.model.decide import Process
-from flashcore.model.record import Subject
+from flashcore.model.record import CaseSubject
 from tests import factory
 
 
 def row(variant: str, outcome: Outcome, changes: Sequence[Change] = ()) -> Row:
-    return Row(Subject(variant, shape="s"), outcome, changes)
+    return Row(CaseSubject(Case(variant, "s")), outcome, changes)
 
 
 def timed(*rows: Row, obstacle: str = "") -> Timed:
@@ -49,7 +50,7 @@ def test_the_exit_code(outcomes: list[Any], obstacle: str, code: Exit) -> None:
 
 def test_the_table_tells_the_spread_of_no_change() -> None:
     def case(variant: str, outcome: Outcome, *processes: Process) -> Row:
-        subject, ratio = Subject(variant, shape="s"), Speedup(10 / 10.2)
+        subject, ratio = CaseSubject(Case(variant, "s")), Speedup(10 / 10.2)
         change = Change(subject, "isolated_p50", "us", 10.0, 10.2, outcome, "processes", ratio, 0.004, processes)
         return row(variant, outcome, (change,))
 

@@ -8,13 +8,14 @@ import pytest
 
 from flashcore.features import energy
 from flashcore.features.energy.facts import POWER_DISAGREES, facts
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import Template, cause_text
 from flashcore.model.causes import NO_FORMULA, NO_NVML, OTHER_PROCESSES, UNANSWERED
-from flashcore.model.record import Fact, Source, Subject
+from flashcore.model.record import CaseSubject, Fact, Source
 from tests.support.power import steady
 
-SUBJECT = Subject("fast", shape="mission")
+SUBJECT = CaseSubject(Case("fast", "mission"))
 
 
 def by_name(work: Any, idle: Any, flop: float | None = 1e9, us: float = 50.0) -> dict[str, Fact]:

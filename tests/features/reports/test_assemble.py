@@ -14,8 +14,9 @@ import pytest
 from flashcore.cli.main import main
 from flashcore.errors import Exit, UsageError
 from flashcore.features.reports import assemble
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
-from flashcore.model.record import Fact, Record, Source, Subject
+from flashcore.model.record import CaseSubject, CodeSubject, Fact, Record, Source
 from flashcore.readers.ncu.results import Report
 from flashcore.records import lookup, soundness, store
 from tests.recorded import RECORDED
@@ -121,7 +122,7 @@ def test_a_function_is_a_variant_and_a_launch_configuration_a_shape(sample_repor
 
 def test_a_case_has_the_facts_of_its_launch_of_median_duration(sample_report: Any) -> None:
     record = recorded(sample_report("app_basic"))
-    whole = Subject("saxpy", shape="g16384_b256")
+    whole = CaseSubject(Case("saxpy", "g16384_b256"))
     seen = record.facts.get("profiled_launches", whole)
     assert seen is not None and seen.value == 5
     launches = of_launches(record)
@@ -136,32 +137,32 @@ def test_a_case_has_the_facts_of_its_launch_of_median_duration(sample_report: An
 def test_a_graph_is_one_launch_without_a_size(sample_report: Any) -> None:
     record = recorded(sample_report("app_graph"))
     assert record.suite.shapes["graph"].params == {"launch": "graph"}
-    assert record.facts.number("ncu_duration", Subject("graph", shape="graph")) == 407_552.0
-    barriers = record.facts.get("barriers_per_block", Subject("graph", shape="graph"))
+    assert record.facts.number("ncu_duration", CaseSubject(Case("graph", "graph"))) == 407_552.0
+    barriers = record.facts.get("barriers_per_block", CaseSubject(Case("graph", "graph")))
     assert barriers is not None and barriers.value is None
 
 
 def test_the_cubin_in_a_report_gives_static_facts(sample_report: Any) -> None:
     record = recorded(sample_report("app_full"))
-    kernel = Subject("spilly_96", "sm_90", kernel="void spilly<(int)96>(float *, int)")
+    kernel = CodeSubject("spilly_96", "sm_90", kernel="void spilly<(int)96>(float *, int)")
     assert record.facts.number("registers", kernel) == 32
     assert record.facts.number("stack_bytes", kernel) == 384
     result = record.facts.get("registers", kernel)
     assert result is not None and result.source is Source.CUBIN
-    given = record.facts.get("ncu_registers", Subject("saxpy", shape="g16384_b256"))
+    given = record.facts.get("ncu_registers", CaseSubject(Case("saxpy", "g16384_b256")))
     assert given is not None and (given.value, given.note) == (
         16, "the code needs 10; the driver allocates more",
     )  # fmt: skip
-    same = record.facts.get("ncu_registers", Subject("spilly_96", shape="g64_b128"))
+    same = record.facts.get("ncu_registers", CaseSubject(Case("spilly_96", "g64_b128")))
     assert same is not None and (same.value, same.note) == (32, "")
 
 
 def test_flops_are_counted_where_the_full_set_has_them_by_the_cycle(sample_report: Any) -> None:
     record = recorded(sample_report("app_full"))
     n = 1 << 22
-    assert record.facts.number("op_ffma", Subject("saxpy", shape="g16384_b256")) == n
-    assert record.facts.number("op_dadd", Subject("ns_strided_double", shape="g8192_b256")) == n // 2
-    assert record.facts.number("op_fadd", Subject("spilly_96", shape="g64_b128")) == 64 * 128 * 96
+    assert record.facts.number("op_ffma", CaseSubject(Case("saxpy", "g16384_b256"))) == n
+    assert record.facts.number("op_dadd", CaseSubject(Case("ns_strided_double", "g8192_b256"))) == n // 2
+    assert record.facts.number("op_fadd", CaseSubject(Case("spilly_96", "g64_b128"))) == 64 * 128 * 96
     assert {v.name: v.roof for v in record.suite.variants.values()} == {
         "saxpy": "fp32", "ns_strided_float": "fp32", "ns_strided_double": "fp64", "spilly_96": "fp32",
     }  # fmt: skip
@@ -178,7 +179,7 @@ def test_instructions_come_with_their_lines_and_counts(sample_report: Any) -> No
     record = recorded(sample_report("triton_full"))
     listing = next(x for x in record.listings if x.subject.variant == "softmax_kernel")
     executed = math.fsum(i.values["executed"] for i in listing.instructions)
-    assert executed == record.facts.number("instructions", Subject("softmax_kernel", shape=listing.subject.shape))
+    assert executed == record.facts.number("instructions", CaseSubject(listing.subject.case))
     assert {i.file for i in listing.instructions} >= {"/tmp/f/tri.py"}
     assert "tl.load" in next(i.source for i in listing.instructions if i.text.startswith("@!P1  LDG"))
     assert not recorded(sample_report("triton_full"), sources=False).listings

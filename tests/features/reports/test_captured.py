@@ -94,9 +94,9 @@ def test_a_capture_on_an_h200_counted_what_ncu_did_in_a_report_of_its_own(
     shutil.copy(RECORDED / "reports" / path.name, path)
     theirs = record_of("20260101T000000Z-0000", [read_report(path)])
     compared = {
-        (f.subject.case, f.name): (counted[f.subject.case].get(f.name), f.number)
+        (f.subject.case, f.name): (counted[str(f.subject.case)].get(f.name), f.number)
         for f in theirs.facts
-        if f.subject.kernel is None and f.number is not None and f.name in counted.get(f.subject.case, {})
+        if f.subject.kernel is None and f.number is not None and f.name in counted.get(str(f.subject.case), {})
     }
     alike = [key for key, (mine, other) in compared.items() if mine == other]
     assert len(alike) >= least and {case for case, _ in compared} == {o.case for o in theirs.outcomes}

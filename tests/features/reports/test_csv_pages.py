@@ -14,7 +14,8 @@ from flashcore.errors import RecordError
 from flashcore.explain import roofline
 from flashcore.features.reports import assemble
 from flashcore.features.reports.read import read_report
-from flashcore.model.record import Record, Subject
+from flashcore.model.case import Case
+from flashcore.model.record import CaseSubject, Record
 from flashcore.readers.ncu.results import Report, Result
 from tests.recorded import RECORDED
 
@@ -73,15 +74,15 @@ def test_the_raw_page_says_what_the_report_says(sample_report: Any, tmp_path: Pa
 
 def test_a_page_does_not_say_what_became_of_the_caches(tmp_path: Path) -> None:
     record = recorded(read(text_of("app_full.import_raw"), tmp_path))
-    saxpy = Subject("saxpy", shape="g16384_b256")
+    saxpy = CaseSubject(Case("saxpy", "g16384_b256"))
     assert roofline.regime(record, saxpy) == "ncu (cache control unknown)"
 
 
 def test_the_raw_page_in_automatic_units(tmp_path: Path) -> None:
     report = read(text_of("app_raw_units"), tmp_path)
     facts = recorded(report).facts
-    assert facts.number("ncu_duration", Subject("spilly_96", shape="g64_b128")) == 6720.0  # printed as 6.720000 us
-    assert facts.number("ncu_dynamic_smem", Subject("saxpy", shape="g16384_b256")) == 0
+    assert facts.number("ncu_duration", CaseSubject(Case("spilly_96", "g64_b128"))) == 6720.0  # printed as 6.720000 us
+    assert facts.number("ncu_dynamic_smem", CaseSubject(Case("saxpy", "g16384_b256"))) == 0
     assert report.results[0].text("device__attribute_display_name") == "NVIDIA H200"
 
 
@@ -97,16 +98,16 @@ def test_a_size_in_automatic_units_is_its_bytes(tmp_path: Path) -> None:
         "g4_b32_s213220": 213_220, "g4_b32_s24": 24,
     }  # fmt: skip
     facts = record.facts
-    assert facts.number("ncu_dynamic_smem", Subject("k", shape="g4_b32_s213220")) == 213_220
-    assert facts.number("ncu_duration", Subject("k", shape="g4_b32_s24")) == 1_200_000
-    traffic = facts.get("x__traffic.sum", Subject("k", shape="g4_b32_s213220", kernel="k(int)", launch=0))
+    assert facts.number("ncu_dynamic_smem", CaseSubject(Case("k", "g4_b32_s213220"))) == 213_220
+    assert facts.number("ncu_duration", CaseSubject(Case("k", "g4_b32_s24"))) == 1_200_000
+    traffic = facts.get("x__traffic.sum", CaseSubject(Case("k", "g4_b32_s213220"), kernel="k(int)", launch=0))
     assert traffic is not None and (traffic.value, traffic.unit) == (1_100_000, "byte")
 
 
 def test_the_details_page_with_labels_and_rules(tmp_path: Path) -> None:
     report = read(text_of("app_details"), tmp_path)
     facts = recorded(report).facts
-    spilly = Subject("spilly_96", shape="g64_b128")
+    spilly = CaseSubject(Case("spilly_96", "g64_b128"))
     expected = {"ncu_duration": 6816.0, "instructions": 327168, "achieved_occupancy": 6.25, "ncu_registers": 32}
     assert {name: facts.number(name, spilly) for name in expected} == expected
     sm_clock = facts.get("sm_clock", spilly)
@@ -123,14 +124,14 @@ def test_the_long_form_that_metrics_prints_by_itself(tmp_path: Path) -> None:
     text += f'{row}"smsp__inst_executed.sum","inst","1,024"\n'
     (result,) = read(text, tmp_path).results
     assert (value(result, "smsp__inst_executed.sum"), value(result, "gpu__time_duration.sum")) == (1024, 1500)
-    assert recorded(read(text, tmp_path)).facts.number("ncu_duration", Subject("k", shape="g4_b32")) == 1500
+    assert recorded(read(text, tmp_path)).facts.number("ncu_duration", CaseSubject(Case("k", "g4_b32"))) == 1500
 
 
 def test_a_summary_has_averages_and_says_so(tmp_path: Path) -> None:
     report = read(text_of("app_summary"), tmp_path)
     assert [r.averaged for r in report.results] == [5, 1, 1, 1]
     facts = recorded(report).facts
-    whole = Subject("saxpy", shape="g16384_b256")
+    whole = CaseSubject(Case("saxpy", "g16384_b256"))
     seen = facts.get("profiled_launches", whole)
     assert seen is not None and (seen.value, seen.note) == (5, "the report is a summary: the other facts are averages")
     assert facts.number("ncu_duration", whole) == 14329.6
@@ -141,7 +142,7 @@ def test_the_source_page_lists_instructions_each_once(tmp_path: Path) -> None:
     report = read(text_of("app_source"), tmp_path)
     assert [r.kernel for r in report.results].count(SAXPY) == 5
     record = recorded(report)
-    whole = Subject("spilly_96", shape="unknown")
+    whole = CaseSubject(Case("spilly_96", "unknown"))
     assert record.facts.number("instructions", whole) == 327168
     listing = next(x for x in record.listings if x.subject.variant == "saxpy")
     first = listing.instructions[0]
@@ -154,7 +155,7 @@ def test_nvtx_ranges_are_kept(tmp_path: Path) -> None:
     text = (RECORDED / "ncu_raw_domain.csv").read_bytes().decode()
     report = read(text, tmp_path)
     assert report.results[0].ranges == ("flashcore:v0/mission",)
-    launch = Subject("gemm_v0", shape="g8x8_b128", kernel="gemm_v0", launch=0)
+    launch = CaseSubject(Case("gemm_v0", "g8x8_b128"), kernel="gemm_v0", launch=0)
     assert recorded(report).facts.get("nvtx__ranges", launch) is not None
 
 
@@ -258,7 +259,7 @@ def test_a_metric_without_a_number_is_unmeasured_and_the_others_are_read(text: s
     ]
     rows = long(*metrics) + long("gpu__time_duration.sum|ns|5,000", "smsp__inst_executed.sum|inst|8,192", launch=1)
     record = recorded(read(page(LONG, *rows), tmp_path))
-    launches = [Subject("k", shape="g4_b32", kernel="k(int)", launch=n) for n in (0, 1)]
+    launches = [CaseSubject(Case("k", "g4_b32"), kernel="k(int)", launch=n) for n in (0, 1)]
     assert [record.facts.number("ncu_duration", s) for s in launches] == [5000, 5000]
     assert record.facts.number("instructions", launches[1]) == 8192
     missing = record.facts.get("instructions", launches[0])
@@ -270,7 +271,7 @@ def test_a_page_of_one_metric_without_a_number_is_read(text: str, tmp_path: Path
     """Also under a name that the catalogue does not have."""
     rows = long(f"gpu__time_duration.sum|ns|{text}", f"x__own.sum|inst|{text or 'n/a'}")
     facts = recorded(read(page(LONG, *rows), tmp_path)).facts
-    launch = Subject("k", shape="g4_b32", kernel="k(int)", launch=0)
+    launch = CaseSubject(Case("k", "g4_b32"), kernel="k(int)", launch=0)
     for name in ("ncu_duration", "x__own.sum"):
         fact = facts.get(name, launch)
         assert fact is not None and fact.value is None and fact.cause is not None
@@ -322,7 +323,7 @@ def test_a_graph_or_a_range_may_end_a_page(sizes: str, kind: str, tmp_path: Path
     graph = f"3|1|{kind}|{sizes}|0|9.0|Speed Of Light|Duration|ns|99,345|||||"
     rows = [line for n in range(3) for line in long(f"{TIME}|||||", f"{CYCLES}|||||", launch=n)]
     record = recorded(read(page(DETAILS, *rows, graph), tmp_path))
-    assert record.facts.number("ncu_duration", Subject(kind, shape=kind)) == 99_345
+    assert record.facts.number("ncu_duration", CaseSubject(Case(kind, kind))) == 99_345
 
 
 def test_a_finding_of_which_nothing_is_left_is_no_whole_row(tmp_path: Path) -> None:
@@ -370,7 +371,7 @@ def test_pages_of_early_versions_have_no_sizes_and_no_gpu(tmp_path: Path) -> Non
     )
     for form in (text, raw):
         record = recorded(read(form, tmp_path))
-        assert record.facts.number("ncu_duration", Subject("k", shape="unknown")) == 152_192
+        assert record.facts.number("ncu_duration", CaseSubject(Case("k", "unknown"))) == 152_192
         assert record.gpu_arch is None
 
 

@@ -25,7 +25,7 @@ def seen(*rows: Result) -> Survey:
     return survey(map(Launch.from_row, rows))
 
 
-def names(cases: Iterable[surveys.Case]) -> list[str]:
+def names(cases: Iterable[surveys.CapturedCase]) -> list[str]:
     return [case.key.kernel for case in cases]
 
 

@@ -17,7 +17,8 @@ from flashcore.errors import RecordError, UsageError
 from flashcore.explain.readings import Readings
 from flashcore.features.reports import assemble, kernels, traces
 from flashcore.features.reports.read import read_report
-from flashcore.model.record import Record, Source, Subject
+from flashcore.model.case import Case
+from flashcore.model.record import CaseSubject, Record, Source
 from flashcore.records import store
 from tests.support.traces import GEMM, H100, LAUNCHES, NORM, event, nsys_export, torch_trace, with_graphs
 
@@ -186,7 +187,7 @@ def test_a_case_has_the_mean_of_its_launches(tmp_path: Path) -> None:
     facts = recorded(nsys_export(tmp_path / "a.sqlite", LAUNCHES)).facts
     (fact,) = [f for f in facts.named(traces.TIME) if f.subject.kernel == GEMM]
     assert (fact.value, fact.unit) == (100_000.0, "ns")
-    assert facts.number("profiled_launches", Subject(fact.subject.variant, shape=fact.subject.shape)) == 2
+    assert facts.number("profiled_launches", CaseSubject(fact.subject.case or Case("", ""))) == 2
 
 
 def test_traces_are_compared_by_their_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

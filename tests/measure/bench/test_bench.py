@@ -18,8 +18,9 @@ from flashcore.measure.settings import Bench, Settings
 from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.process import LocalGpu
+from flashcore.model.case import Case
 from flashcore.model.progress import Step
-from flashcore.model.record import Facts, Measured, StageNote, StageResult, Subject
+from flashcore.model.record import CaseSubject, Facts, Measured, StageNote, StageResult
 from flashcore.pipeline.opening import open_context
 from tests import factory, stages
 from tests.conftest import TOY
@@ -61,7 +62,7 @@ def test_the_record_says_which_gpu_timed_what(tmp_path: Path) -> None:
     assert {o.status for o in result.outcomes} == {"ok"} and not messages
     facts = Facts(result.facts)
     for s in SHAPES:  # compared with what the same GPU timed
-        speedup = facts.get("speedup_vs_baseline", Subject("right", shape=s))
+        speedup = facts.get("speedup_vs_baseline", CaseSubject(Case("right", s)))
         assert speedup is not None and speedup.number is not None
     gpus = bench.used(TWO, tmp_path, Measured().plus(result, NOTE))
     assert [g.uuid for g in gpus] == ["GPU-a", "GPU-b"] and all(g.spread == 0.002 and not g.remark for g in gpus)

@@ -23,7 +23,7 @@ from flashcore.measure.workers.program import Limits
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import NOT_RANKED, OTHER_PROCESSES, OTHER_ROUNDS, FirstRound
-from flashcore.model.record import CaseOutcome, Facts, Source, StageResult, Subject
+from flashcore.model.record import CaseOutcome, CaseSubject, Facts, Source, StageResult
 from flashcore.model.suite import REGIMES, Regime
 from tests import factory, stages
 from tests.softmax_cases import case
@@ -97,7 +97,7 @@ def test_samples_are_kept_by_case_and_mode(stage: tuple[StageResult, list[str]])
 
 def test_facts_of_a_case(stage: tuple[StageResult, list[str]]) -> None:
     facts = Facts(stage[0].facts)
-    subject = Subject("right", shape="small")
+    subject = CaseSubject(Case("right", "small"))
     samples = stage[0].samples[Case("right", "small"), "isolated"]
     assert facts.number("isolated_p50", subject) == pytest.approx(statistics.median(samples))
     assert facts.number("isolated_samples", subject) == len(samples)
@@ -114,7 +114,7 @@ def test_facts_of_a_case(stage: tuple[StageResult, list[str]]) -> None:
     # Of whatever was measured: on a busy machine four calls may well take as long as one.
     medians = [statistics.median(stage[0].samples[Case(v, "small"), "isolated"]) for v in ("slower", "right")]
     assert low <= speedup <= high and speedup == pytest.approx(medians[0] / medians[1])
-    assert facts.number("speedup_vs_baseline", Subject("slower", shape="small")) == 1.0
+    assert facts.number("speedup_vs_baseline", CaseSubject(Case("slower", "small"))) == 1.0
     peer = facts.get("speedup_vs_peer", subject)
     assert peer is not None and peer.note.startswith("over library")
     flops = facts.number("tflops", subject)
@@ -155,7 +155,7 @@ def test_a_case_is_ranked_by_the_regime_that_its_shape_names() -> None:
     for regime, wanted in ranks:
         cases = [replace(case(v), rank_by=regime) for v in times]
         facts = facts_of(cases, settled(cases, {v: {"samples": s} for v, s in times.items()}), "slow")
-        assert facts.number("speedup_vs_baseline", Subject("fast", shape="small")) == wanted
+        assert facts.number("speedup_vs_baseline", CaseSubject(Case("fast", "small"))) == wanted
 
 
 def test_a_mode_is_summarized_by_its_samples() -> None:
@@ -172,7 +172,7 @@ def test_a_percentile_below_the_median_contradicts_it_and_is_no_value() -> None:
         one = {"samples": {"isolated": [8.0] * 9}, "calls": {"isolated": [call] * 1000}}
         facts = facts_of([case("fast")], settled([case("fast")], {"fast": one}), "slow")
         for name in ("isolated_p90", "isolated_p99"):
-            fact = facts.get(name, Subject("fast", shape="small"))
+            fact = facts.get(name, CaseSubject(Case("fast", "small")))
             assert fact is not None and fact.value == wanted
             assert ("below the p50" in fact.note) == (wanted is None)
 
@@ -267,15 +267,15 @@ def test_samples_of_void_times_are_kept_as_measured(void: str, tmp_path: Path, m
     causes = [o.cause for o in result.outcomes if o.variant == "right"] + [
         f.cause for f in result.facts if (f.subject.variant, f.name) == ("right", "isolated_p50")
     ]
-    assert cause in causes and Facts(result.facts).number("isolated_p50", Subject("right", shape="small")) is None
+    assert cause in causes and Facts(result.facts).number("isolated_p50", CaseSubject(Case("right", "small"))) is None
 
 
 def test_what_was_not_measured_says_so(stage: tuple[StageResult, list[str]]) -> None:
     facts = Facts(stage[0].facts)
-    peer = facts.get("speedup_vs_peer", Subject("right", shape="wide"))
+    peer = facts.get("speedup_vs_peer", CaseSubject(Case("right", "wide")))
     assert peer is not None and peer.value is None and "no reference" in peer.note
     for name in ("bench_sm_clock", "bench_temperature", "bench_other_processes", "throttle"):
-        fact = facts.get(name, Subject("right", shape="small"))
+        fact = facts.get(name, CaseSubject(Case("right", "small")))
         assert fact is not None and fact.value is None and "CPU" in fact.note and fact.source is Source.NVML
     assert not any(f.subject.variant in ("raises", "exits", "hangs_late") for f in facts)
 
@@ -295,16 +295,16 @@ def test_a_case_that_cannot_be_first_has_few_samples_and_says_so(tmp_path: Path)
         return Facts(case_times.run(stages.context(folder, "right", **settings), cases, folder).facts)
 
     def counts(facts: Facts, variant: str) -> dict[str, tuple[object, bool]]:
-        of_mode = {mode: facts.get(f"{mode}_samples", Subject(variant, shape="small")) for mode in chosen.modes}
+        of_mode = {mode: facts.get(f"{mode}_samples", CaseSubject(Case(variant, "small"))) for mode in chosen.modes}
         return {mode: (f.value, isinstance(f.detail, FirstRound)) for mode, f in of_mode.items() if f}
 
     facts = run(tmp_path / "raced", bench=chosen)
     few = dict.fromkeys(chosen.modes, (3, True)) | {"isolated": (5, True)}
     assert counts(facts, "far_slower") == few, "far slower: half of the first round"
-    notes = {m: f.note for m in chosen.modes if (f := facts.get(f"{m}_p50", Subject("far_slower", shape="small")))}
+    notes = {m: f.note for m in chosen.modes if (f := facts.get(f"{m}_p50", CaseSubject(Case("far_slower", "small"))))}
     right_answers = {mode: note.rpartition("; ")[2].split()[0] for mode, note in notes.items()}
     assert right_answers == dict.fromkeys(chosen.modes, "1") | {"isolated": "2"}, "checked in every mode"
-    p90 = facts.get("isolated_p90", Subject("far_slower", shape="small"))
+    p90 = facts.get("isolated_p90", CaseSubject(Case("far_slower", "small")))
     assert p90 is not None and p90.value is None and p90.cause == NOT_RANKED()
     for fully in (facts, run(tmp_path / "selected", bench=chosen, variants=("*",))):
         right = counts(fully, "right")
@@ -402,5 +402,7 @@ def test_isolated_cases_have_a_process_each(tmp_path: Path) -> None:
     begun = [[x["name"] for x in journal.read_journal(p) if x["event"] == "begin"] for p in tmp_path.glob("journal-*")]
     assert sorted(filter(None, begun)) == [["exits/small"], ["right/small"], ["slower/small"]]
     facts = Facts(result.facts)
-    speedup, low = (facts.get(f"speedup_vs_baseline{end}", Subject("slower", shape="small")) for end in ("", "_low"))
+    speedup, low = (
+        facts.get(f"speedup_vs_baseline{end}", CaseSubject(Case("slower", "small"))) for end in ("", "_low")
+    )
     assert speedup and speedup.value is not None and low and low.cause == OTHER_ROUNDS()

@@ -16,9 +16,10 @@ from flashcore.measure.workers.journal import Journal, Result, Task
 from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Limits
+from flashcore.model.case import Case
 from flashcore.model.cause import as_json, from_json
 from flashcore.model.causes import MESSAGE, NOT_FINITE, WrongAnswer, WrongElements
-from flashcore.model.record import CaseOutcome, Facts, StageResult, Subject
+from flashcore.model.record import CaseOutcome, CaseSubject, Facts, StageResult
 from tests import factory, stages, update_cases
 from tests.softmax_cases import case
 
@@ -127,7 +128,7 @@ def test_facts(result: tuple[StageResult, list[str]]) -> None:
     facts = Facts(result[0].facts)
 
     def value(name: str, variant: str) -> float | None:
-        return facts.number(name, Subject(variant, shape="small"))
+        return facts.number(name, CaseSubject(Case(variant, "small")))
 
     # What is rounded as the class rounds has its error exactly.
     assert value("max_error_over_class", "also_right") == 1.0
@@ -137,7 +138,7 @@ def test_facts(result: tuple[StageResult, list[str]]) -> None:
     # Goals about typical inputs are judged on those alone; a worst case may be of another kind.
     normal, worst = value("normal_max_error", "also_right"), value("max_error", "also_right")
     assert normal is not None and worst is not None and 0 < normal < worst
-    assert facts.get("max_error", Subject("also_right", shape="small")).note.endswith("kind large")  # type: ignore[union-attr]
+    assert facts.get("max_error", CaseSubject(Case("also_right", "small"))).note.endswith("kind large")  # type: ignore[union-attr]
     # Kinds at the edges are judged, but no fact about errors is of them.
     assert {f.note.rpartition(" ")[2] for f in result[0].facts if f.value is not None and "over" not in f.name} <= {
         "normal",
@@ -149,9 +150,9 @@ def test_facts(result: tuple[StageResult, list[str]]) -> None:
     ratio = value("frobenius_over_class", "rough")
     assert ratio is not None and ratio > 10
     for name in ("nan", "exits", "hangs"):
-        fact = facts.get("max_error", Subject(name, shape="small"))
+        fact = facts.get("max_error", CaseSubject(Case(name, "small")))
         assert fact is not None and fact.value is None and fact.note
-    infinite = facts.get("max_error", Subject("nan", shape="small"))
+    infinite = facts.get("max_error", CaseSubject(Case("nan", "small")))
     assert infinite and infinite.cause and infinite.cause.code == NOT_FINITE.code
 
 

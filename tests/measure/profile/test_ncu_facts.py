@@ -12,15 +12,16 @@ import pytest
 from flashcore.chips.occupancy import blocks_by_registers
 from flashcore.measure.profile import ncu_facts
 from flashcore.measure.profile.ncu_facts import INFERRED, MEASURED, Built, facts_of, metrics_to_request, unmeasured
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, GROUP_STAGE, STALL_REASONS, TENSOR_TYPES, Kind
 from flashcore.model.causes import MANY_PASSES, MESSAGE, PlanRefused
-from flashcore.model.record import Fact, Facts, Launch, Plan, Subject
+from flashcore.model.record import CaseSubject, Fact, Facts, Launch, Plan, Subject
 from flashcore.readers.ncu.raw_page import Cells, parse
 from flashcore.readers.ncu.results import Result
 from tests.conftest import published_run
 from tests.recorded import RECORDED
 
-CASE = Subject("v", shape="s")
+CASE = CaseSubject(Case("v", "s"))
 TORCH = "<default domain>"
 OPCODES = "sass__inst_executed_per_opcode"
 
@@ -136,7 +137,7 @@ def test_spilling_is_asked_together_with_opcodes() -> None:
 def test_one_launch_gives_the_case_and_the_launch() -> None:
     facts = case(row({"gpu__time_duration.sum": "13,024"}, kernel="void ns::k<int, (Foo)1>(float*, int)"))
     assert fact(facts, "ncu_duration").value == 13024
-    launch = Subject("v", shape="s", kernel="ns::k")
+    launch = CaseSubject(Case("v", "s"), kernel="ns::k")
     assert fact(facts, "ncu_duration", launch).value == 13024
     assert facts.get("kernel_launches", launch) is None
 
@@ -347,7 +348,7 @@ def test_launches_add_up_by_kind() -> None:
     assert fact(facts, "ncu_registers").value == 40
     assert fact(facts, "dram_bytes").value == 4
     assert fact(facts, "kernel_launches").value == 2
-    assert fact(facts, "l2_hit", Subject("v", shape="s", kernel="combine")).value == 90
+    assert fact(facts, "l2_hit", CaseSubject(Case("v", "s"), kernel="combine")).value == 90
 
 
 def test_registers_that_differ_from_the_cubins_say_so() -> None:
@@ -428,9 +429,11 @@ def test_a_kernel_has_the_name_that_its_plan_gives_it() -> None:
     compiled = "k<ROWS=4>"  # what Triton compiled it for, which ncu does not see
     launch = replace(LAUNCH, kernel=compiled)
     planned_case = case(row({"gpu__time_duration.sum": "7"}), plan=planned(launch))
-    assert fact(planned_case, "ncu_duration", Subject("v", shape="s", kernel=compiled)).value == 7
+    assert fact(planned_case, "ncu_duration", CaseSubject(Case("v", "s"), kernel=compiled)).value == 7
     other = case(row({"gpu__time_duration.sum": "7"}), plan=planned(replace(launch, grid=(5, 1, 1))))
-    assert fact(other, "ncu_duration", Subject("v", shape="s", kernel="k")).value == 7, "this is not what was planned"
+    assert fact(other, "ncu_duration", CaseSubject(Case("v", "s"), kernel="k")).value == 7, (
+        "this is not what was planned"
+    )
 
 
 def test_plan_of_a_cluster_against_ncu() -> None:

@@ -22,8 +22,9 @@ from flashcore.measure.sanitize import sanitize
 from flashcore.measure.sanitize.sanitize import Report, parse
 from flashcore.measure.settings import Sanitize, Settings
 from flashcore.measure.workers.kernel_call import KernelCall
+from flashcore.model.case import Case
 from flashcore.model.causes import NotSanitized
-from flashcore.model.record import Built, CaseOutcome, Facts, Measured, Source, StageResult, Subject
+from flashcore.model.record import Built, CaseOutcome, CaseSubject, Facts, Measured, Source, StageResult
 from tests import factory, stages
 from tests.conftest import ROOT, TESTS, flashcore
 
@@ -69,12 +70,7 @@ def calls(tmp_path: Path) -> Callable[[], list[tuple[str, list[str]]]]:
 
 def counts(result: StageResult, name: str = "memcheck_errors") -> list[float | None]:
     facts = Facts(result.facts)
-    return [facts.number(f"sanitizer_{name}", Subject(*_subject(n))) for n in NAMES]
-
-
-def _subject(name: str) -> tuple[str, None, str]:
-    variant, _, shape = name.partition("/")
-    return variant, None, shape
+    return [facts.number(f"sanitizer_{name}", CaseSubject(Case.parse(n))) for n in NAMES]
 
 
 def outcomes(result: StageResult) -> dict[str, CaseOutcome]:

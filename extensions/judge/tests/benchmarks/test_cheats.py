@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from extensions.judge.benchmarks import cheats
-from flashcore.model.record import Record, Subject
+from flashcore.model.case import Case
+from flashcore.model.record import CaseSubject, Record
 from flashcore.records import lookup, store
 from flashcore.suites.load import load
 
@@ -96,7 +97,7 @@ def test_no_cheat_wins(measured: tuple[dict[str, Any], Record]) -> None:
 def test_an_honest_kernel_keeps_its_times_by_every_clock(measured: tuple[dict[str, Any], Record]) -> None:
     results, record = measured
     assert not results["variants"][cheats.HONEST]["reasons"]
-    subject = Subject(cheats.HONEST, shape="small")
+    subject = CaseSubject(Case(cheats.HONEST, "small"))
     for mode in ("isolated", "back_to_back", "cold", "eager"):
         fact = record.facts.get(f"{mode}_p50", subject)
         assert fact is not None and fact.number is not None and "2 timed answers right" in fact.note, fact

@@ -22,7 +22,7 @@ from flashcore.model.causes import MESSAGE, NOT_TIMED
 from flashcore.model.gate_policy import AS_PLANNED
 from flashcore.model.groups import grouped
 from flashcore.model.intervals import Ratio, quantiles
-from flashcore.model.record import Record, Subject
+from flashcore.model.record import CodeSubject, Record
 
 REGRET = FactSpec("regret", "1", None, Kind.NONE, "a dispatcher's time over the fastest variant's, over a map's points")
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p100": 1.0}
@@ -126,7 +126,7 @@ class Regions:
             yield Verdict(
                 budget=f"{self.name}_regret_{name}",
                 fact="regret",
-                subject=Subject(self.name),
+                subject=CodeSubject(self.name),
                 tier="timing",
                 required=True,
                 status="unmeasured" if cause else "pass" if value <= limit else "fail",
@@ -145,6 +145,6 @@ def verdicts(record: Record, others: Sequence[Verdict]) -> Sequence[Verdict]:
         regions = Regions(record)
     except UsageError:
         return others
-    refused = {Case(plan.variant, plan.shape) for plan in record.plans if not plan.can_run and not plan.failed}
+    refused = {plan.case for plan in record.plans if not plan.can_run and not plan.failed}
     judged = (v for v in others if v.budget != AS_PLANNED or v.subject.case not in refused)
     return [*judged, *regions.verdicts]

@@ -16,7 +16,8 @@ from flashcore.errors import UsageError
 from flashcore.gate.judge import judge
 from flashcore.measure.context import Context
 from flashcore.measure.settings import Settings
-from flashcore.model.record import Record, Subject
+from flashcore.model.case import Case
+from flashcore.model.record import CaseSubject, Record
 from flashcore.model.suite import Suite
 from flashcore.model.text import matches_any
 from flashcore.pipeline.run import record_run
@@ -178,7 +179,7 @@ class Candidates:
             return replace(outcome, rejected=stage, reason=f"{failed.shape}: {failed.reason}")
         times = {}
         for shape, mode in self.modes.items():
-            fact = record.facts.get(f"{mode}_p50", Subject(name, shape=shape))
+            fact = record.facts.get(f"{mode}_p50", CaseSubject(Case(name, shape)))
             if fact is None or fact.number is None:
                 return replace(outcome, rejected="bench", reason=f"{shape}: {fact.note if fact else 'not timed'}")
             times[shape] = round(fact.number, 4)

@@ -20,7 +20,7 @@ from flashcore.explain.times import Speedup
 from flashcore.model.case import Case
 from flashcore.model.files import write_atomically
 from flashcore.model.intervals import ratio
-from flashcore.model.record import Record, Subject
+from flashcore.model.record import CaseSubject, Record
 from flashcore.model.suite import Suite, manifest_keys
 from flashcore.suites.parts import MANIFEST
 from flashcore_tune.candidates import Candidates
@@ -86,7 +86,7 @@ def finals(record: Record, grid: Grid, entrants: Shortlist, modes: Mapping[str, 
     def final(index: int, shape: str, mode: str) -> Row:
         name, text = grid.name(index), grid.text(index)
         before, after = (record.samples.get((Case(v, shape), mode), ()) for v in (reference, name))
-        subject = Subject(name, shape=shape)
+        subject = CaseSubject(Case(name, shape))
         if name in failed or not before or not after:
             return Row(subject, "failed", reason=f"not timed: {failed.get(name, 'the timing is void')}")
         of = ratio(before, after)

@@ -14,10 +14,23 @@ from flashcore.chips import devices, occupancy
 from flashcore.errors import UsageError
 from flashcore.features.audit import sass
 from flashcore.features.audit.inventory import Inventory, Kernel
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import Cause, Detail
 from flashcore.model.causes import UNKNOWN_ARCH, DoesNotFit
-from flashcore.model.record import Artifact, Environment, Fact, Facts, Record, Source, StageNote, Subject, Value
+from flashcore.model.record import (
+    Artifact,
+    CaseSubject,
+    CodeSubject,
+    Environment,
+    Fact,
+    Facts,
+    Record,
+    Source,
+    StageNote,
+    Subject,
+    Value,
+)
 from flashcore.model.suite import Binary, Budget, Problem, Shape, Suite, Variant, Where
 
 NAME, UNKNOWN = "audit", "unknown"
@@ -101,13 +114,17 @@ def facts(inventory: Inventory, block: int | None = None) -> Iterator[Fact]:
     for kernel in inventory.kernels:
         yield from _facts(kernel, block, inventory.decisions)
     for one in inventory.unread:
-        subject = Subject(one.variant, one.arch or UNKNOWN, kernel=f"unreadable:{one.place.replace(' ', ':')}")
+        subject = CodeSubject(one.variant, one.arch or UNKNOWN, kernel=f"unreadable:{one.place.replace(' ', ':')}")
         for name in (*_RESOURCES, *_SPILLS):
             yield _fact(subject, name, None, one.cause)
 
 
 def _facts(kernel: Kernel, block: int | None, decisions: sass.Decisions) -> Iterator[Fact]:
-    subject, content, spills = Subject(kernel.variant, kernel.arch, kernel=kernel.name), kernel.content, kernel.spills
+    subject, content, spills = (
+        CodeSubject(kernel.variant, kernel.arch, kernel=kernel.name),
+        kernel.content,
+        kernel.spills,
+    )
     for name in _RESOURCES:
         yield _fact(subject, name, *content.resource(name))
     yield _fact(subject, "code", content.code[:16])
@@ -242,7 +259,7 @@ def facts_of_gpus(inventory: Inventory, requested: Mapping[str, int]) -> Iterato
             result = "cannot run: not supported"
         detail = (not best and unread.get(variant)) or f"{inventory.files[variant]} on {gpu}: {result}"
         count = None if isinstance(detail, Cause) else len(best)
-        yield Fact(Subject(variant, shape=NAME, kernel=gpu), "native_kernels", count, "1", Source.CUBIN, detail)
+        yield Fact(CaseSubject(Case(variant, NAME), kernel=gpu), "native_kernels", count, "1", Source.CUBIN, detail)
 
 
 def parts(arch: str) -> tuple[int, str]:

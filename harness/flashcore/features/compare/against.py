@@ -30,9 +30,10 @@ from flashcore.measure.machine import gpu_choice
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.pool import Pool
 from flashcore.model import decide
+from flashcore.model.case import Case
 from flashcore.model.files import make_folder
 from flashcore.model.progress import prefixed
-from flashcore.model.record import Subject
+from flashcore.model.record import CaseSubject, Subject
 from flashcore.pipeline import revision
 from flashcore.pipeline.opening import open_recordable
 from flashcore.records.store import claimed
@@ -239,7 +240,7 @@ def _decided(pairs: Sequence[Pair], timings: time_pairs.Timings, options: Option
                     "undecided", f"{options.revision if lost.side else 'both'} could not be timed: {lost.reason}"
                 )
         elif decision := decisions.get(one.case):
-            subject, fact = Subject(one.after.name, shape=one.shape.name), one.shape.time
+            subject, fact = CaseSubject(Case(one.after.name, one.shape.name)), one.shape.time
             speedup = None if decision.change is None else Speedup(1 / (1 + decision.change))
             change = Change(subject, fact, "us", *timings.levels(one.case), decision.outcome, "processes", speedup,
                             decision.critical, tuple(cases[one.case]))  # fmt: skip

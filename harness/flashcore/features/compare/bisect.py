@@ -19,8 +19,9 @@ from flashcore.features.compare import against, bench_options
 from flashcore.features.compare.match_cases import BuiltSuite, work_of
 from flashcore.measure.machine import git
 from flashcore.measure.settings import Settings
+from flashcore.model.case import Case
 from flashcore.model.progress import prefixed
-from flashcore.model.record import Record, Subject
+from flashcore.model.record import CaseSubject, Record
 from flashcore.model.text import UNMEASURED, faster
 from flashcore.pipeline import revision
 from flashcore.pipeline import run as pipeline
@@ -145,7 +146,7 @@ def search(result: Bisection, commits: Commits) -> None:
         result.changes = _texts(compare_records.changes(before, after))
         variant, _, shape = result.case.partition("/")
         if before.gpu and after.gpu:
-            result.counters = _texts(compare_records.moved(before, after, Subject(variant, shape=shape)))
+            result.counters = _texts(compare_records.moved(before, after, CaseSubject(Case(variant, shape))))
 
 
 def _texts(changes: Sequence[Change]) -> list[str]:
@@ -188,7 +189,7 @@ class Commits:
         """The comparison of a commit with number 0."""
         (variant,), (shape,) = self.settings.variants, self.settings.shapes
         good, side = self.side(0), self.side(number)
-        undecided = Row(Subject(variant, shape=shape), "undecided")
+        undecided = Row(CaseSubject(Case(variant, shape)), "undecided")
         if good is None or side is None:
             return replace(undecided, reason="the good commit or this one cannot be built")
         self.say(f"bisect: {self.commits[number][:12]} against {self.commits[0][:12]}")

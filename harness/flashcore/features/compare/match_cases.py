@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from flashcore.explain.comparison import Change, Outcome, Row
 from flashcore.measure.context import Context
+from flashcore.model.case import Case
 from flashcore.model.groups import grouped
-from flashcore.model.record import Built, Subject
+from flashcore.model.record import Built, CaseSubject
 from flashcore.model.suite import Shape, Variant
 
 
@@ -29,7 +30,7 @@ class Pair(NamedTuple):
 
     def row(self, outcome: Outcome, reason: str = "", changes: Sequence[Change] = ()) -> Row:
         """The outcome of the case."""
-        return Row(Subject(self.after.name, shape=self.shape.name), outcome, changes, reason, shapes=self.names)
+        return Row(CaseSubject(Case(self.after.name, self.shape.name)), outcome, changes, reason, shapes=self.names)
 
 
 class BuiltSuite(NamedTuple):
@@ -51,7 +52,7 @@ def _pair(
     before: BuiltSuite, after: BuiltSuite, variant: Variant, shapes: Sequence[Shape], revision: str
 ) -> Row | Pair:
     shape, names = shapes[0], tuple(s.name for s in shapes)
-    row = partial(Row, Subject(variant.name, shape=shape.name), shapes=names)
+    row = partial(Row, CaseSubject(Case(variant.name, shape.name)), shapes=names)
     if trouble := _trouble(after, variant, shape):
         failed, reason = trouble
         return row("failed" if failed else "unsupported", reason=reason)

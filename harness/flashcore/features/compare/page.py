@@ -18,8 +18,9 @@ from flashcore.explain.comparison import Row as Compared
 from flashcore.explain.limiter import phase_shares, time_parts
 from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, GROUP_STAGE, STALL_REASONS
-from flashcore.model.record import Record, Subject
+from flashcore.model.record import CaseSubject, Record, Subject
 from flashcore.model.suite import REGIMES, Shape, Variant
 from flashcore.model.text import faster, quantity, significant
 from flashcore.report.cells import Cell, missing, number_cell, six_digits, unbroken, words
@@ -64,8 +65,8 @@ class Side(NamedTuple):
             return self.variant.name
         return f"{self.variant.name} ({', '.join(filter(None, (self.record.id.rpartition('-')[2], self.fixed)))})"
 
-    def at(self, shape: Shape) -> Subject:
-        return Subject(self.variant.name, shape=self.fixed or shape.name)
+    def at(self, shape: Shape) -> CaseSubject:
+        return CaseSubject(Case(self.variant.name, self.fixed or shape.name))
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ def _interval(change: Change) -> str:
 def _shape(record: Record, variant: Variant) -> str:
     """The first shape that a variant has a time at, else the first it runs on; empty without one."""
     names = [s.name for s in record.suite.shapes.values() if variant.runs_on(s)]
-    timed = (n for n in names for time in TIMES if record.facts.number(time, Subject(variant.name, shape=n)))
+    timed = (n for n in names for time in TIMES if record.facts.number(time, CaseSubject(Case(variant.name, n))))
     return next(timed, next(iter(names), ""))
 
 
@@ -289,7 +290,7 @@ class _Pairs:
         """The place of a reason in ``reasons``, which stands for a value that is missing."""
         return self.reasons.setdefault(text, len(self.reasons))
 
-    def _shown(self, side: Side, name: str, subject: Subject) -> str | int:
+    def _shown(self, side: Side, name: str, subject: CaseSubject) -> str | int:
         """A time, or why it is missing."""
         fact = side.record.facts.get(name, subject)
         if fact is not None and fact.number:

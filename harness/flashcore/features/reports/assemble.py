@@ -17,10 +17,23 @@ from flashcore import __version__
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.features.reports import traces
 from flashcore.measure.profile import ncu_facts
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, RULE, TENSOR_TYPES, chip_of
 from flashcore.model.causes import COUNTER_CONTRADICTS, NotReturned
 from flashcore.model.groups import grouped
-from flashcore.model.record import CaseOutcome, Environment, Fact, Facts, Listing, Record, Source, StageNote, Subject
+from flashcore.model.record import (
+    CaseOutcome,
+    CaseSubject,
+    CodeSubject,
+    Environment,
+    Fact,
+    Facts,
+    Listing,
+    Record,
+    Source,
+    StageNote,
+    Subject,
+)
 from flashcore.model.suite import ImportedKernel, Problem, Shape, Suite, Variant, Where
 from flashcore.readers import cubin
 from flashcore.readers.kernel_names import canonical
@@ -81,7 +94,7 @@ def record_of(
     for kernel, launches in grouped((r.kernel, r) for r in results).items():
         slug = slugs[kernel]
         if compiled := kernels.get(launches[0].mangled):
-            subject = Subject(slug, arch=arch, kernel=kernel)
+            subject = CodeSubject(slug, arch, kernel=kernel)
             for fact in ("registers", "stack_bytes", "static_smem", "barriers", "parameter_bytes"):
                 value, detail = compiled.resource(fact)
                 facts.append(Fact(subject, fact, value, FACTS[fact].unit, Source.CUBIN, detail))
@@ -170,7 +183,7 @@ def _remarks(reports: Iterable[Report]) -> Iterator[str]:
 def _case(
     variant: str, shape: str, results: Sequence[Result], values: Mapping[int, ncu_facts.Values], chip: str
 ) -> Iterator[Fact]:
-    whole = Subject(variant, shape=shape)
+    whole = CaseSubject(Case(variant, shape))
     chosen = _median(results)
     yield from ncu_facts.as_facts(whole, values[chosen.id])
     yield Fact(whole, "kernel_launches", 1.0, "1", Source.NCU)
@@ -181,7 +194,7 @@ def _case(
     yield Fact(whole, "profiled_launches", float(count), "1", Source.NCU, note)
     for result in results:
         launch = None if result.averaged else result.id
-        subject = Subject(variant, shape=shape, kernel=result.kernel, launch=launch)
+        subject = CaseSubject(Case(variant, shape), kernel=result.kernel, launch=launch)
         yield from ncu_facts.as_facts(subject, values[result.id])
         yield from _unnamed(subject, result, chip)
         if traces.TIME in result:
@@ -230,7 +243,7 @@ def _listings(cases: Mapping[tuple[str, str], Sequence[Result]], reports: Iterab
             for offset, value in metric.instances.items() if chosen.code else ():
                 counted.setdefault(offset, {})[listed.get(name, name)] = value
         if instructions := code.get(chosen.code, ()):
-            subject = Subject(variant, shape=shape, kernel=chosen.kernel)
+            subject = CaseSubject(Case(variant, shape), kernel=chosen.kernel)
             files = {i.file: sources[i.file] for i in instructions if i.file in sources}
             rows = (replace(i, values=executed | counted.get(hex(i.offset), {})) for i in instructions)
             yield Listing(subject, tuple(rows), files)

@@ -107,8 +107,8 @@ class Captured:
 
     runs: tuple[Ran, ...]
     survey: surveys.Survey
-    cases: tuple[surveys.Case, ...]
-    missed: tuple[surveys.Case, ...] = ()
+    cases: tuple[surveys.CapturedCase, ...]
+    missed: tuple[surveys.CapturedCase, ...] = ()
     refused: dict[str, str] = field(default_factory=dict)
     by_ncu: Cause | None = None
 

@@ -12,11 +12,11 @@ from flashcore.features.reports import traces
 from flashcore.features.reports.assemble import record_of
 from flashcore.features.reports.capture import Captured, Ran, Stopped
 from flashcore.features.reports.read import read_report
-from flashcore.features.reports.survey import Case, Key
+from flashcore.features.reports.survey import CapturedCase, Key
 from flashcore.measure.machine.environment import of_this_machine
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.model.cause import cause_text
-from flashcore.model.record import Fact, Facts, Record, Source, StageNote, Subject
+from flashcore.model.record import Fact, Facts, Record, Source, StageNote, Subject, subject_of
 from flashcore.model.suite import Suite
 from flashcore.readers.kernel_names import canonical, demangled
 from flashcore.readers.ncu.results import Report, Result
@@ -70,7 +70,7 @@ def _surveyed(captured: Captured, suite: Suite, measured: Mapping[Key, Result]) 
         result = measured.get(case.key)
         kernel = result.kernel if result else demangled(case.key.kernel)
         at = shape(shape_parameters(result)) if result else None
-        subject = Subject(variants.get(canonical(kernel), ""), shape=at, kernel=kernel)
+        subject = subject_of(variants.get(canonical(kernel), ""), at, kernel)
         times.setdefault(subject, []).extend(case.us)
     for subject, us in times.items():
         yield Fact(subject, traces.TIME, 1e3 * fsum(us) / len(us), "ns", source)
@@ -107,7 +107,7 @@ def remarks(captured: Captured) -> Iterator[str]:
         yield "its autotuner chose under ncu, where times are not its own: --settle lets it choose before"
 
 
-def _remark(case: Case, missed: bool) -> str:
+def _remark(case: CapturedCase, missed: bool) -> str:
     if case.dropped:
         return "an autotuner tried it and took another"
     if missed:

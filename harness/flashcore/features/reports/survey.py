@@ -73,7 +73,7 @@ class Launch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class CapturedCase:
     """All launches of a case in the process that launched it most.
 
     ``at`` are their places among all launches of that process, ``us`` their times, ``warm_up`` how many of the first
@@ -99,7 +99,7 @@ class Case:
 class Survey(NamedTuple):
     """The survey's cases by falling time. ``launches`` holds the kernels' names in order, by process."""
 
-    cases: tuple[Case, ...]
+    cases: tuple[CapturedCase, ...]
     launches: Mapping[str, tuple[str, ...]]
 
     @property
@@ -146,10 +146,10 @@ def survey(launches: Iterable[Launch]) -> Survey:
             orders.setdefault((launch.process, canonical(key.kernel).partition("<")[0]), []).append(key)
         before.append(key.kernel)
     dropped = {(code, process) for (process, _), order in orders.items() for code in _dropped(order)}
-    cases: dict[Key, Case] = {}
+    cases: dict[Key, CapturedCase] = {}
     for (key, process), timed in times.items():
         at, us = zip(*timed, strict=True)
-        case = Case(key, process, at, us, _warm_up(us), (_code(key), process) in dropped)
+        case = CapturedCase(key, process, at, us, _warm_up(us), (_code(key), process) in dropped)
         if key not in cases or len(cases[key].at) < len(case.at):
             cases[key] = case
     ordered = sorted(cases.values(), key=lambda case: -case.total_us)
@@ -188,7 +188,7 @@ def _dropped(order: Sequence[Key]) -> set[tuple[object, ...]]:
 
 def select(
     surveyed: Survey, top: int, first: int = 0, last: int | None = None, *, keep_dropped: bool = False
-) -> list[Case]:
+) -> list[CapturedCase]:
     """Returns the ``top`` cases by time with a launch between ``first`` and ``last`` (places among their process's
     launches), without codes that an autotuner dropped. ``at`` are the launches to choose from: steady ones, if any."""
     selected = []
@@ -200,7 +200,7 @@ def select(
     return selected[:top]
 
 
-def choices(surveyed: Survey, cases: Sequence[Case], seconds: float = 0.0) -> list[Choice]:
+def choices(surveyed: Survey, cases: Sequence[CapturedCase], seconds: float = 0.0) -> list[Choice]:
     """The launches to measure in each run of the command, which takes ``seconds``: each case is in one of them."""
     by_process = grouped((case.process, case) for case in cases)
     return [
@@ -220,7 +220,7 @@ class _Numbered:
             self.totals[kernel] += 1
             self.at.append(self.totals[kernel])
 
-    def choose(self, cases: Sequence[Case]) -> Choice:
+    def choose(self, cases: Sequence[CapturedCase]) -> Choice:
         """Few numbers that hold a steady launch of each case, by a greedy cover: ncu measures all kernels' launches of
         each number. Of equal numbers the middle one, since the command may launch slightly earlier or later."""
         kernels = tuple(sorted({case.key.kernel for case in cases}))
@@ -241,7 +241,7 @@ class _Numbered:
         return Choice(kernels, tuple(sorted(numbers)), sum(costs[number] for number in numbers))
 
 
-def _split(numbered: _Numbered, cases: Sequence[Case], seconds: float) -> list[Choice]:
+def _split(numbered: _Numbered, cases: Sequence[CapturedCase], seconds: float) -> list[Choice]:
     """One choice, or two for halves of the kernels where another run takes less time than the needless launches."""
     whole = numbered.choose(cases)
     if len(whole.kernels) == 1 or (whole.count - len(cases)) * _LAUNCH_SECONDS <= seconds + _START_SECONDS:
@@ -251,7 +251,7 @@ def _split(numbered: _Numbered, cases: Sequence[Case], seconds: float) -> list[C
     return [choice for part in parts for choice in _split(numbered, part, seconds)]
 
 
-def wider_choices(surveyed: Survey, cases: Sequence[Case], attempt: int) -> list[Choice]:
+def wider_choices(surveyed: Survey, cases: Sequence[CapturedCase], attempt: int) -> list[Choice]:
     """More launches of each case's kernel, for a case that was not launched where it was seen: the command may launch
     differently in each run. First around the middle of its steady launches, then from its first launch on."""
     again = []

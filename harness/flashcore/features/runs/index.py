@@ -253,7 +253,7 @@ def _facts(
     arch = header["environment"]["gpu_arch"]
     stages = {source.value: stage for source, stage in MEASURED.items()}
     facts: dict[tuple[str, str, str], float] = {}
-    subjects = list(map(store.subject_of, data["subjects"]))
+    subjects = list(map(store.stored_subject, data["subjects"]))
     for index, name, value, _, source, _ in data["facts"]:
         about = subjects[index]
         if type(value) not in (int, float):

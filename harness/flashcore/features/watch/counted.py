@@ -12,9 +12,10 @@ from flashcore.measure.profile import code, ncu_facts
 from flashcore.measure.profile.profile import chip_of
 from flashcore.measure.workers.journal import Task
 from flashcore.measure.workers.kernel_call import KernelCall
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import NOT_PROFILED, UNANSWERED
-from flashcore.model.record import CaseOutcome, Fact, Source, StageResult, Subject, plans_for
+from flashcore.model.record import CaseOutcome, CaseSubject, Fact, Source, StageResult, plans_for
 from flashcore.readers.ncu.results import Metric, Result
 
 #: The catalogue's unit → ncu's name of the base unit, in which CUPTI's values are; counts have none.
@@ -68,7 +69,7 @@ def run(context: Context, cases: Sequence[KernelCall], builds: Sequence[KernelCa
             for number, (launch, counted) in enumerate(zip(plan.launches, counts, strict=True))
         ]  # fmt: skip
         built = ncu_facts.Built(plan, None, registers.get(variant, {}))
-        subject = Subject(variant, shape=shape)
+        subject = CaseSubject(Case(variant, shape))
         of_case = ncu_facts.facts_of(subject, rows, chip=chip, refused=data["refused"], built=built)
         facts += [replace(fact, source=Source.CUPTI) for fact in of_case]
         outcomes.append(CaseOutcome(variant, shape, "profile", "ok", None, result.seconds))

@@ -30,7 +30,7 @@ from flashcore.measure.profile import profile
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.model.case import Case
-from flashcore.model.record import CaseOutcome, Measured, StageNote, StageResult
+from flashcore.model.record import CaseOutcome, CaseSubject, Measured, StageNote, StageResult
 from flashcore.model.suite import Stage, Variant
 from flashcore.pipeline import revision
 from flashcore.pipeline.judging import Rules, judge_record
@@ -322,9 +322,9 @@ def _of_build(result: StageResult, *cases: KernelCall) -> StageResult:
     return replace(
         result,
         facts=tuple(
-            replace(f, subject=replace(f.subject, variant=names[f.subject.variant]))
+            replace(f, subject=replace(s, case=replace(s.case, variant=names[s.variant])))
             for f in result.facts
-            if f.subject.variant in names
+            if isinstance(s := f.subject, CaseSubject) and s.variant in names
         ),
         outcomes=tuple(replace(o, variant=names[o.variant]) for o in result.outcomes if o.variant in names),
         raw_samples={

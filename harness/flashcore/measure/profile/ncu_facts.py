@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from flashcore.measure.profile import crosschecks
 from flashcore.model import catalogue
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, PHASE_SHARE, FactSpec, Kind
 from flashcore.model.cause import Cause, Detail, cause_text
 from flashcore.model.causes import (
@@ -34,7 +35,7 @@ from flashcore.model.causes import (
     NotReturned,
     Sampled,
 )
-from flashcore.model.record import Fact, Launch, Listing, Plan, Source, Subject
+from flashcore.model.record import CaseSubject, Fact, Launch, Listing, Plan, Source, Subject
 from flashcore.readers import phases
 from flashcore.readers.kernel_names import canonical, without_arguments
 from flashcore.readers.ncu.numerals import convert
@@ -132,7 +133,7 @@ def metrics_to_request(
 
 
 def facts_of(
-    case: Subject,
+    case: CaseSubject,
     rows: Sequence[Result],
     *,
     chip: str,
@@ -173,7 +174,7 @@ def facts_of(
 
 def unmeasured(variant: str, shape: str, cause: Cause) -> list[Fact]:
     """The facts of a case that could not be profiled: all unmeasured, with one cause."""
-    return as_facts(Subject(variant, shape=shape), dict.fromkeys(MEASURED, Measured(None, cause)))
+    return as_facts(CaseSubject(Case(variant, shape)), dict.fromkeys(MEASURED, Measured(None, cause)))
 
 
 def as_facts(subject: Subject, values: Mapping[str, Measured]) -> list[Fact]:
@@ -315,7 +316,7 @@ def _samples_by_phase(row: Result, code: phases.Code) -> dict[str, float] | Caus
     return samples
 
 
-def listings(case: Subject, rows: Sequence[Result], code: phases.Code) -> list[Listing]:
+def listings(case: CaseSubject, rows: Sequence[Result], code: phases.Code) -> list[Listing]:
     """The SASS listings of a case's sampled kernels. Omits kernels whose samples cannot be attributed; the cause is in
     their phase shares."""
     counts: dict[str, dict[int, dict[str, float]]] = {}  # kernel → offset → name → count

@@ -32,11 +32,12 @@ from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Program
 from flashcore.measure.workers.rounds import Settled
 from flashcore.model import catalogue
+from flashcore.model.case import Case
 from flashcore.model.catalogue import PHASE_SHARE
 from flashcore.model.cause import Cause
 from flashcore.model.causes import MESSAGE, NO_ROWS, NOT_PROFILED, ROWS_MISSING, UNANSWERED, HungBefore
 from flashcore.model.files import write_atomically, writing
-from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Listing, Plan, StageResult, Subject, plans_for
+from flashcore.model.record import CaseOutcome, CaseStatus, CaseSubject, Fact, Listing, Plan, StageResult, plans_for
 from flashcore.readers import phases
 from flashcore.readers.kernel_names import canonical
 from flashcore.readers.ncu import raw_page
@@ -166,7 +167,7 @@ def profiled(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> Stage
         else:
             planned = profiling.names.get(variant, {})
             rows = [replace(r, kernel=planned.get(canonical(r.kernel), r.kernel)) for r in settled.reports[name]]
-            subject = Subject(variant, shape=shape)
+            subject = CaseSubject(Case(variant, shape))
             phased = profiling.codes(variant) if name in stage.deep else None
             registers, is_linked = profiling.registers.get(variant, {}), variant in profiling.linked
             built = ncu_facts.Built(profiling.plans.get(name), phased, registers, is_linked)

@@ -28,7 +28,7 @@ from flashcore.measure.workers.journal import Perform, Task, child
 from flashcore.measure.workers.problem_file import load_file, load_problem
 from flashcore.model import plugin
 from flashcore.model.case import Case
-from flashcore.model.record import Subject
+from flashcore.model.record import CaseSubject, Subject
 from flashcore.model.suite import Argument, Params, Regime, Shape, Suite
 from flashcore.readers import cubin
 
@@ -100,7 +100,7 @@ class KernelCall:
 
     @property
     def subject(self) -> Subject:
-        return Subject(variant=self.variant, shape=self.shape)
+        return CaseSubject(Case(self.variant, self.shape))
 
     @classmethod
     def of(cls, suite: Suite, problem: str, shape: Shape, **more: Any) -> KernelCall:

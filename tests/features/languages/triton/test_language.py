@@ -33,7 +33,7 @@ from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.settings import Settings
 from flashcore.model.case import Case
 from flashcore.model.causes import CodeChanged, CompileFailed, Decided, Hang
-from flashcore.model.record import Artifact, Facts, Record, Subject
+from flashcore.model.record import Artifact, CodeSubject, Facts, Record, subject_of
 from flashcore.model.suite import Argument, Decision, Suite
 from flashcore.pipeline.opening import open_context
 from flashcore.records import freshness
@@ -88,12 +88,12 @@ def test_the_sound_kernel_passes_and_its_facts_are_those_of_its_cubin(compiled: 
     assert judged(result, result).exit_code is Exit.OK
     (plan,) = result.plans
     assert [(x.kernel, x.grid, x.block) for x in plan.launches] == [("softmax_kernel", (64, 1, 1), (32, 1, 1))]
-    kernel = Subject("sound", ARCH, kernel="softmax_kernel")
+    kernel = CodeSubject("sound", ARCH, kernel="softmax_kernel")
     facts = {name: result.facts.number(name, kernel) for name in ("registers", "spill_store_bytes", "sass_ldg")}
     assert 40 <= (facts["registers"] or 0) <= 80
     assert facts["spill_store_bytes"] == 0
     assert facts["sass_ldg"] == 8  # 1,024 values of 32 lanes, four at once
-    assert result.facts.number("theoretical_occupancy", dataclasses.replace(kernel, shape="rows")) == 50
+    assert result.facts.number("theoretical_occupancy", subject_of("sound", "rows", kernel.kernel, arch=ARCH)) == 50
 
 
 def test_registers_stack_and_barriers_are_what_ptxas_says(compiled: Compiled) -> None:
@@ -104,7 +104,7 @@ def test_registers_stack_and_barriers_are_what_ptxas_says(compiled: Compiled) ->
             result = Facts(static_facts.facts(artifact, Path(compiled.suite.root)))
         for kernel, file in artifact.cubins.items():
             log = Path(file).with_suffix(".log").read_text()
-            subject = Subject(artifact.variant, ARCH, kernel=kernel)
+            subject = CodeSubject(artifact.variant, ARCH, kernel=kernel)
             for name, words in (("registers", r"Used (\d+) registers"), ("stack_bytes", r"(\d+) bytes stack frame"),
                                 ("barriers", r"used (\d+) barriers")):  # fmt: skip
                 listed = re.search(words, log)
@@ -119,7 +119,7 @@ def test_a_planted_spill_fails_the_gate_and_names_the_line(compiled: Compiled) -
     assert verdict.exit_code is Exit.FAILED
     failed = {v.budget for v in verdict.failed}
     assert {"spills", "baseline_spill_store_bytes"} <= failed
-    site = result.facts.get("local_memory_site", Subject("sound", ARCH, kernel="softmax_kernel"))
+    site = result.facts.get("local_memory_site", CodeSubject("sound", ARCH, kernel="softmax_kernel"))
     assert site is not None and str(site.value).startswith("spilling.py:")
 
 
@@ -355,7 +355,7 @@ def test_recorded_kernels_have_their_facts_and_no_grid(compiled: Compiled, tmp_p
     suite = load(Path(suite.root))
     (artifact,) = LANGUAGE.build(suite, tmp_path / "build", (ARCH,), [suite.variants["sound"]])
     result = Facts(static_facts.facts(artifact, Path(suite.root)))
-    kernel = Subject("sound", ARCH, kernel="triton_red_fused_0")
+    kernel = CodeSubject("sound", ARCH, kernel="triton_red_fused_0")
     assert (result.number("spill_store_bytes", kernel) or 0) > 0
     assert artifact.code == compiled.artifacts["spilling"].code and artifact.cxx == "recorded"
     assert LANGUAGE.plans(artifact, suite.shapes.values()) == []
