@@ -21,7 +21,7 @@ from flashcore.explain.rows import Row
 from flashcore.model.case import Case
 from flashcore.model.groups import grouped
 from flashcore.model.record import CaseSubject, Record, Roof
-from flashcore.model.text import significant
+from flashcore.model.text import percentage, significant
 
 LEVEL_NAMES = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
 #: Readable on white and on black.
@@ -128,7 +128,7 @@ class Chart:
             if roof.unit != "TFLOP/s":
                 ends = (1e-6, 1e3 * max(flats, default=1e9) / roof.value)
             sheet = next((r.value for r in roofs if r.resource == roof.resource and r.origin != "measured"), None)
-            share = f", {100 * roof.value / sheet:.0f} % of it" if sheet and roof.origin == "measured" else ""
+            share = f", {percentage(100 * roof.value / sheet)} of it" if sheet and roof.origin == "measured" else ""
             yield {
                 "name": f"{name(roof.resource)} {significant(roof.value)} {roof.unit} ({_origin(roof)}{share})",
                 "x": ends,
@@ -206,7 +206,7 @@ class Chart:
         yield f"{significant(p.gbps)} GB/s of {name(p.level)}{clock}"
         yield share_text(p)
         if p.share_of_measured is not None:
-            yield f"{100 * p.share_of_measured:.1f} % of the measured roof"
+            yield f"{percentage(100 * p.share_of_measured, 1)} of the measured roof"
         if padding:
             yield f"the hardware did {significant(padding, 3)} × the useful FLOPs"
         if joules and rate:
@@ -348,7 +348,7 @@ class Chart:
         at = 0.0
         for p in sorted(nearest.values(), key=lambda p: -p.tflops):  # labels in the order of their marks
             x, y, lower = log10(p.intensity), (up[1] - log10(p.tflops)) * scale, _roof(p)
-            share = f", {100 * (p.share or 0):.0f} % of {name(lower.resource)}" if lower else ""
+            share = f", {percentage(100 * (p.share or 0))} of {name(lower.resource)}" if lower else ""
             if p.counted != USEFUL and (padding := self.padding(p.subject)):
                 share += f", {significant(padding, 2)} × useful FLOPs"
             title = f"<b>{escape(p.subject.variant)}</b> {escape(self.labels[p.subject])}"
@@ -394,7 +394,7 @@ def share_text(p: Point) -> str:
     if roof is not None:
         clock = f" at {roof.clock_mhz:,.0f} MHz" if roof.clock_mhz and roof.unit == "TFLOP/s" else ""
         value = f"{significant(roof.value)} {roof.unit}{clock}, {_origin(roof)}"
-        share = f"{100 * (p.share or 0):.1f} % of the {name(roof.resource)} roof ({value})"
+        share = f"{percentage(100 * (p.share or 0), 1)} of the {name(roof.resource)} roof ({value})"
     if p.resident:
         return f"{share}; DRAM is no limit, since the data fits into L2"
     return share if p.ceiling.bandwidth else f"{share}; the bandwidth of {name(p.level)} is unmeasured"
@@ -458,7 +458,7 @@ def of_imports(marks: Marks) -> Chart:
     total = sum(map(sum, times.values())) or 1.0
     shares = {case: sum(each) / total for case, each in times.items()}
     cases = sorted(shares, key=lambda case: -shares[case])
-    return Chart(marks, cases, {c: f"{100 * shares[c]:.0f} % of the time" for c in cases[:3]}, weights=shares)
+    return Chart(marks, cases, {c: f"{percentage(100 * shares[c])} of the time" for c in cases[:3]}, weights=shares)
 
 
 def of_record(record: Record, shape: str, before: Record | None = None) -> Chart:

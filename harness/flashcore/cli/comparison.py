@@ -10,7 +10,7 @@ from flashcore.cli import output
 from flashcore.cli.grid import grid
 from flashcore.explain.comparison import REGRESSIONS, UNCHANGED, Comparison, Row, counted
 from flashcore.model.groups import grouped
-from flashcore.model.text import fixed, number
+from flashcore.model.text import bracketed, fixed, number, percentage
 
 _COLUMNS = ("case", "mode", "before", "after", "× faster", "interval or noise", "verdict")
 _MOST_NAMES = 6
@@ -50,8 +50,8 @@ def _cells(row: Row) -> tuple[str, ...]:
     lead = row.lead
     assert lead is not None
     times = [_time(value, lead.unit) for value in (lead.before, lead.after)]
-    noise = "" if lead.noise is None else f"±{100 * lead.noise:.2f} %"
-    interval = "" if lead.low is None or lead.high is None else f"[{lead.low:.3f}, {lead.high:.3f}]"
+    noise = "" if lead.noise is None else f"±{percentage(100 * lead.noise, 2)}"
+    interval = "" if lead.low is None or lead.high is None else bracketed(lead.low, lead.high)
     remark = ""
     if row.contradiction:
         remark = "; " + ", ".join(f"{c.ratio:.3f} × {c.mode.replace('_', ' ')}" for c in row.contradiction if c.ratio)

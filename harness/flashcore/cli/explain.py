@@ -16,6 +16,7 @@ from flashcore.explain.advice import Advice, advice, as_data, is_timed, sentence
 from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
 from flashcore.model.record import Record, unlaunched_note
+from flashcore.model.text import percentage
 from flashcore.pipeline.judging import Rules, judge_record
 from flashcore.suites.load import select, select_archs
 
@@ -89,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     rows = [
         [
             f"{x.subject.variant}/{' = '.join(s.name for s in alike[x.subject.shape or ''])}",
-            f"{x.gain:.0f} %" if x.gain is not None else "",
+            percentage(x.gain) if x.gain is not None else "",
             x.rule,
             sentence(x),
         ]

@@ -21,7 +21,7 @@ from flashcore.gate.locate import Places
 from flashcore.model.groups import grouped
 from flashcore.model.record import Record, plans_for
 from flashcore.model.suite import Budget
-from flashcore.model.text import UNMEASURED
+from flashcore.model.text import UNMEASURED, percentage
 from flashcore.pipeline import base, plugins
 from flashcore.pipeline.judging import Judged, Rules, baseline_of, judge_record
 from flashcore.pipeline.recording import present
@@ -207,7 +207,7 @@ def next_steps(record: Record) -> str:
     plans = {arch: plans_for(record.plans, arch) for arch in record.suite.archs}
 
     def text(step: explain.Step) -> str:
-        pct = UNMEASURED if step.now.pct is None else f"{step.now.pct:.1f} %"
+        pct = UNMEASURED if step.now.pct is None else percentage(step.now.pct, 1)
         return f"{step.subject.variant}/{step.subject.kernel} ({step.subject.arch}): {pct}; {'; '.join(step.lines)}"
 
     for variant in record.suite.variants:

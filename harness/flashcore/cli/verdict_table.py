@@ -12,7 +12,7 @@ from flashcore.gate.wording import budgets, causes, subjects, summary, value_of
 from flashcore.model.gate_policy import PREFIX
 from flashcore.model.groups import grouped
 from flashcore.model.suite import TIERS
-from flashcore.model.text import number
+from flashcore.model.text import number, percentage
 
 _SHOWN = 48  # groups of verdicts to list; the rest are counted
 
@@ -99,7 +99,9 @@ def _goals(verdicts: Sequence[Verdict]) -> list[str]:
         remark = "" if measured else first.reason
         if reached < len(measured):
             part, worst = min(measured, key=itemgetter(0))
-            remark = f"farthest: {worst.subject}, {number(worst.value, worst.unit)}, {100 * part:.0f} % of the way"
+            remark = (
+                f"farthest: {worst.subject}, {number(worst.value, worst.unit)}, {percentage(100 * part)} of the way"
+            )
         rows.append((first.budget, first.limit, text, remark))
     return _block(f"goals ({len(rows)})", rows)
 

@@ -26,7 +26,7 @@ from flashcore.model.case import Case
 from flashcore.model.catalogue import spec_of
 from flashcore.model.record import CaseSubject, Fact, Subject, Value
 from flashcore.model.suite import Shape
-from flashcore.model.text import in_words, same_hardware, significant
+from flashcore.model.text import in_words, percentage, same_hardware, significant
 from flashcore.records.lookup import ROOFS
 
 #: A cause in the code that may take this share of the time, %, comes before busy resources and waits.
@@ -92,13 +92,17 @@ class Advice:
         """The effect of :attr:`remedy` in words; empty without one."""
         if not (r := self.remedy):
             return ""
-        cut = f"{r.variant} cut {self.limiter.replace('_', ' ')} from {r.before:.0f} to {r.after:.0f} %"
+        cut = f"{r.variant} cut {self.limiter.replace('_', ' ')} from {r.before:.0f} to {percentage(r.after)}"
         return f"{cut} and was {significant(r.faster, 3)} × faster than {r.parent}"
 
     @property
     def at_most(self) -> str:
         """The gain in words."""
-        return f"gain unmeasured: {self.bound}" if self.gain is None else f"saves at most {self.gain:.0f} % of its time"
+        return (
+            f"gain unmeasured: {self.bound}"
+            if self.gain is None
+            else f"saves at most {percentage(self.gain)} of its time"
+        )
 
     @property
     def values(self) -> str:
@@ -288,11 +292,13 @@ def _advice(
     readings: Readings, rule: Rule, subject: Subject, values: Mapping[str, Any], time: TimeParts | None, unbounded: str
 ) -> Advice:
     parts = {kind: share for kind, share in time.most.items() if kind in rule.removes} if time else {}
-    bound = " + ".join(f"{kind} {share:.1f} %" for kind, share in parts.items())
+    bound = " + ".join(f"{kind} {percentage(share, 1)}" for kind, share in parts.items())
     limiter = max(parts, key=lambda kind: parts[kind], default="")
     gain = time.saved(rule.removes) if time and parts else None
     if time and gain is not None and gain < sum(parts.values()):
-        bound += f", of which at most {gain:.1f} %: what overlaps counts once, and only what lies above its floor"
+        bound += (
+            f", of which at most {percentage(gain, 1)}: what overlaps counts once, and only what lies above its floor"
+        )
     return Advice(
         rule.id,
         subject,

@@ -19,6 +19,7 @@ from flashcore.explain.resources import CaseReader, Use, title
 from flashcore.model.catalogue import PHASE_SHARE
 from flashcore.model.causes import Sampled
 from flashcore.model.record import Fact, Record, Subject
+from flashcore.model.text import percentage
 
 #: NVIDIA's rule of thumb: a resource that is busy for a smaller share of the time, %, does not bound a kernel.
 NEAR = 60.0
@@ -75,7 +76,7 @@ class Part:
     @property
     def brief(self) -> str:
         """``DRAM busy 85 %``."""
-        return f"{self.text} {self.share:.0f} %"
+        return f"{self.text} {percentage(self.share)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +233,9 @@ class _Division:
             else:
                 meanwhile.append(empty)
         timed = bool(case("issue_active") or case(case.shape.time) or case.is_counted)
-        rest = "smaller waits, and uncounted work" if fits else f"waits take {total:.0f} %, and overlap the resource"
+        rest = (
+            "smaller waits, and uncounted work" if fits else f"waits take {percentage(total)}, and overlap the resource"
+        )
         self.parts.append(Part(UNATTRIBUTED, UNATTRIBUTED, self.room, rest if timed else "nothing was timed"))
         gap = case.readings.gap(case.variant.name, case.shape.name)
         return TimeParts(
@@ -261,7 +264,7 @@ class _Division:
         if use.resource != "shared" or lost is None or lost < CONFLICTS:
             return None
         passes = " of ".join(self.case.evidence(name) for name in ("bank_conflicts", "shared_wavefronts"))
-        evidence = f"{passes}: {lost:.0f} % of the passes through shared memory"
+        evidence = f"{passes}: {percentage(lost)} of the passes through shared memory"
         return Part("bank_conflicts", "bank conflicts", use.share, evidence, ("bank_conflicts", *use.facts))
 
     def _conflicts(self) -> float | None:
@@ -271,8 +274,8 @@ class _Division:
 
     def _basis(self, active: float) -> str:
         if self.case.active is None:
-            return f"at most: all of the other {active:.0f} %"
-        return f"{active:.0f} % of the time, in which SMs have warps"
+            return f"at most: all of the other {percentage(active)}"
+        return f"{percentage(active)} of the time, in which SMs have warps"
 
     def _waits(self, active: float) -> Iterator[Part]:
         """The waits, largest first. A stall reason's share of all stalls counts as far as nothing is issued meanwhile.
@@ -290,9 +293,9 @@ class _Division:
             facts = (f"stall_share_{reason}", "issue_active")
             text = f"{case.evidence(*facts)}, of {self._basis(active)}"
             if reason in _SHARED_MEMORY_STALLS and (lost := self._conflicts()) is not None and lost >= 10:
-                text += f"; bank conflicts are {lost:.0f} % of the passes through shared memory"
+                text += f"; bank conflicts are {percentage(lost)} of the passes through shared memory"
             if stalled == longest and (occupancy := case("achieved_occupancy")) is not None and occupancy < 25:
-                text += f"; few warps to hide it (achieved occupancy {occupancy:.0f} %)"
+                text += f"; few warps to hide it (achieved occupancy {percentage(occupancy)})"
             yield Part(f"stall_{reason}", f"waiting for {WAITS[reason]}", rank * active / 100, text, facts)
 
 
@@ -312,7 +315,8 @@ def _idle(case: CaseReader) -> Part | None:
         return Part("idle_sms", "idle SMs", 100 * (1 - blocks / sms), text, (name,))
     if per_sm and (waves := blocks / (sms * per_sm)) > 1 and waves < ceil(waves):
         last = 100 * (waves - ceil(waves) + 1)
-        text = f"{name} {blocks:,.0f}, {per_sm:.0f} per SM: the last of {waves:.2f} waves fills {last:.0f} % of the GPU"
+        text = f"{name} {blocks:,.0f}, {per_sm:.0f} per SM: "
+        text += f"the last of {waves:.2f} waves fills {percentage(last)} of the GPU"
         return Part("idle_sms", "idle SMs", 100 * (1 - waves / ceil(waves)), text, (name, "blocks_per_sm"))
     return None
 

@@ -15,6 +15,7 @@ from flashcore.chips import devices
 from flashcore.explain import roofline
 from flashcore.model.groups import grouped
 from flashcore.model.record import CaseSubject, Record, Roof, Subject
+from flashcore.model.text import percentage
 from flashcore.records.lookup import ROOFS
 
 #: Operations or bytes per second in one unit of a ceiling.
@@ -151,5 +152,5 @@ def _note(record: Record, one: Measured) -> str:
     if one.temperature is not None:
         parts.append(f"{one.temperature:.0f} °C")
     if one.ratio is not None:
-        parts.append(f"{100 * one.ratio:.1f} % of the datasheet at this clock")
+        parts.append(f"{percentage(100 * one.ratio, 1)} of the datasheet at this clock")
     return ", ".join(parts)

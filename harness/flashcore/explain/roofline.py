@@ -20,7 +20,7 @@ from flashcore.model.causes import Caches
 from flashcore.model.groups import grouped
 from flashcore.model.record import CaseSubject, CodeSubject, Record, Roof, RoofOrigin, plans_for
 from flashcore.model.suite import REGIMES, Stage, Variant
-from flashcore.model.text import same_hardware, significant
+from flashcore.model.text import percentage, same_hardware, significant
 
 Level = Literal["dram", "l2", "l1"]
 LEVELS: tuple[Level, ...] = ("dram", "l2", "l1")
@@ -291,10 +291,10 @@ def _faults(record: Record, point: Point) -> Iterator[str]:
     for ceiling in (point.theory, point.measured):
         compute, bandwidth = ceiling.compute, ceiling.bandwidth
         if compute is not None and point.tflops > compute.value:
-            share = f"{100 * point.tflops / compute.value:.0f} % of the roof {compute.name}"
+            share = f"{percentage(100 * point.tflops / compute.value)} of the roof {compute.name}"
             yield f"{share}: {_flop_fault(record, point, compute)}"
         if bandwidth is not None and point.gbps > bandwidth.value:
-            share = f"{100 * point.gbps / bandwidth.value:.0f} % of the roof {bandwidth.name}"
+            share = f"{percentage(100 * point.gbps / bandwidth.value)} of the roof {bandwidth.name}"
             cause = "its bytes and its time are from different regimes"
             if point.level == "dram":
                 cause += " (data that stays in L2?)"
@@ -311,9 +311,11 @@ def _flop_fault(record: Record, point: Point, roof: Roof) -> str:
     counted = tensor + (facts.number("cuda_core_flop", subject) or 0.0)
     if point.counted == "formula" and 0 < counted < 0.99 * point.flop:
         share = 100 * counted / point.flop
-        return f"the hardware did {share:.0f} % of the formula's FLOPs (skipped work, or a formula that is too high)"
+        return (
+            f"the hardware did {percentage(share)} of the formula's FLOPs (skipped work, or a formula that is too high)"
+        )
     if tensor > 0 and not point.roof.endswith("_tensor"):
-        return f"wrong dtype: tensor cores did {100 * tensor / counted:.0f} % of its FLOPs"
+        return f"wrong dtype: tensor cores did {percentage(100 * tensor / counted)} of its FLOPs"
     for name in TENSOR_TYPES:
         dtype = name.removesuffix("_sum16")
         if tensor > 0 and facts.number(f"tensor_flop_{name}", subject) == tensor and dtype not in point.roof:

@@ -15,7 +15,7 @@ from flashcore.model.cause import Cause, cause_text
 from flashcore.model.causes import OTHER_GPUS, OTHER_ROUNDS, OTHER_RUNS, SAMPLES_MISSING
 from flashcore.model.intervals import NOISE
 from flashcore.model.record import Time
-from flashcore.model.text import faster
+from flashcore.model.text import bracketed, faster
 
 Conclusion = Literal["faster", "slower", "no difference"]
 
@@ -52,7 +52,7 @@ class Speedup(NamedTuple):
     @property
     def interval(self) -> str:
         """``[1.930, 1.980]``, or in parentheses why there is none."""
-        return f"[{self.ends[0]:.3f}, {self.ends[1]:.3f}]" if self.ends else f"({cause_text(self.cause)})"
+        return bracketed(self.ends[0], self.ends[1]) if self.ends else f"({cause_text(self.cause)})"
 
     @property
     def text(self) -> str:

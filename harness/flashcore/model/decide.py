@@ -17,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from flashcore.model.text import percentage
+
 ALPHA = 1e-3  # false alarms per gate run, over all its cases
 EFFECT = 0.01  # a smaller slowdown does not fail a comparison
 PROCESSES = 9  # each of the three builds is three times the first, the second and the last to be loaded
@@ -119,7 +121,9 @@ def _decision(change: float, critical: float, effect: float) -> Decision:
             return Decision("too small to matter", ratio, threshold)
         return Decision("slower" if change > 0 else "faster", ratio, threshold)
     if threshold > COARSE:
-        return Decision("undecided", ratio, threshold, f"too noisy: up to {100 * threshold:.1f} % could be noise")
+        return Decision(
+            "undecided", ratio, threshold, f"too noisy: up to {percentage(100 * threshold, 1)} could be noise"
+        )
     return Decision("no difference", ratio, threshold)
 
 

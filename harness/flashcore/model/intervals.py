@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flashcore.model.text import UNMEASURED, significant
+from flashcore.model.text import UNMEASURED, bracketed, percentage, significant
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +44,7 @@ class Ratio:
     @property
     def text(self) -> str:
         """``1.031 [1.012, 1.040]``; ``unmeasured`` for NaN."""
-        return UNMEASURED if math.isnan(self.value) else f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+        return UNMEASURED if math.isnan(self.value) else f"{self.value:.3f} {bracketed(self.low, self.high)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Levels:
     def text(self) -> str:
         """``two levels: 3.24 µs in 76 % of the samples, 3.58 µs in the others``."""
         low, high = significant(self.low, 3), significant(self.high, 3)
-        return f"two levels: {low} µs in {100 * self.share:.0f} % of the samples, {high} µs in the others"
+        return f"two levels: {low} µs in {percentage(100 * self.share)} of the samples, {high} µs in the others"
 
 
 def of_samples(samples: Sequence[float]) -> Mapping[str, float | None]:

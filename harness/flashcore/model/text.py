@@ -1,7 +1,8 @@
 """Formats values as text for every output; compares names and suggests the nearest one.
 
-One style per place: :func:`number` for verdicts, :func:`quantity` for pages, :func:`significant` within their
-sentences, :func:`fixed` for terminal columns, :func:`in_words` for findings, :func:`exact` for recorded values.
+Everywhere :func:`percentage`, :func:`bracketed` and :func:`count`; :func:`number` for verdicts, :func:`quantity` for
+pages, :func:`significant` within their sentences, :func:`fixed` for terminal columns, :func:`in_words` for findings,
+:func:`exact` for recorded values.
 """
 
 from __future__ import annotations
@@ -93,6 +94,16 @@ def number(value: Value | None, unit: str = "") -> str:
         return str(value).lower() if isinstance(value, bool) else value
     whole = isinstance(value, int) or (value.is_integer() and abs(value) < 1e15)
     return _with_unit(f"{int(value):,}" if whole else f"{value:,.6g}", recorded_unit(unit))
+
+
+def percentage(value: float, digits: int = 0) -> str:
+    """``12.5 %``, of a value in percent, to ``digits`` decimals."""
+    return f"{value:,.{digits}f} %"
+
+
+def bracketed(low: float, high: float) -> str:
+    """The interval of a ratio: ``[1.930, 1.980]``."""
+    return f"[{low:.3f}, {high:.3f}]"
 
 
 def count(number: int, word: str) -> str:

@@ -16,7 +16,7 @@ from flashcore.explain.limiter import Part, Remedy, phase_shares
 from flashcore.explain.predictions import predicted_share
 from flashcore.model.catalogue import FACTS, STALL_REASONS
 from flashcore.model.record import Listing
-from flashcore.model.text import quantity, significant
+from flashcore.model.text import percentage, quantity, significant
 from flashcore.report.cells import Bar, Cell, fact_cell, missing, not_applicable, number_cell, unbroken, words
 from flashcore.report.view import ShownCase
 
@@ -277,8 +277,8 @@ def _code(listing: Listing, ordered: Sequence[heat.Line]) -> dict[str, Any]:
 def _why(x: heat.Line) -> str:
     """The line's costs: inlined code, stall reason, bank conflicts, local memory."""
     parts = (
-        f"inlined code {x.inlined:.1f} %" if x.inlined else "",
-        f"{words(x.stall[0])} {x.stall[1]:.0f} %" if x.stall else "",
+        f"inlined code {percentage(x.inlined, 1)}" if x.inlined else "",
+        f"{words(x.stall[0])} {percentage(x.stall[1])}" if x.stall else "",
         f"{x.conflicts:,.0f} bank conflicts" if x.conflicts else "",
         f"local memory {x.local:,.0f} ×" if x.local else "",
     )
@@ -293,7 +293,7 @@ def _count(value: float | None) -> Cell:
 
 
 def _line(line: heat.Line, counted: bool) -> list[Cell]:
-    stall = f"{words(line.stall[0])} {line.stall[1]:.0f} %" if line.stall else ""
+    stall = f"{words(line.stall[0])} {percentage(line.stall[1])}" if line.stall else ""
     return [
         Cell(stall, sort=stall) if stall else not_applicable("no warp stalled here"),
         Cell(f"{line.executed:,.0f}", sort=line.executed, kind="number"),

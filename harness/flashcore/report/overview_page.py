@@ -20,7 +20,7 @@ from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import cause_text
 from flashcore.model.groups import grouped
 from flashcore.model.suite import REGIMES, Shape, Stage, Variant
-from flashcore.model.text import significant
+from flashcore.model.text import percentage, significant
 from flashcore.report.budget_page import at_risk, by_room, percent
 from flashcore.report.cells import (
     Cell,
@@ -434,7 +434,11 @@ def _rate(case: ShownCase) -> Cell | None:
     rate = case.book.rates.get(case.subject)
     if rate is None:
         return None
-    share = f"{100 * rate.ratio:.1f} % of the datasheet's at this clock" if rate.ratio else "no datasheet states it"
+    share = (
+        f"{percentage(100 * rate.ratio, 1)} of the datasheet's at this clock"
+        if rate.ratio
+        else "no datasheet states it"
+    )
     return Cell(significant(rate.value), rate.unit.replace("us", "µs each"), share, rate.value, "number")
 
 

@@ -8,6 +8,7 @@ from flashcore.cli import comparison, options, output, progress
 from flashcore.errors import Exit, UsageError
 from flashcore.features.compare import against
 from flashcore.model import decide
+from flashcore.model.text import percentage
 
 _DECISION = ("processes", "alpha", "effect")
 
@@ -65,7 +66,7 @@ def as_text(result: against.Timed) -> str:
         most = max(nulls, key=lambda subject: nulls[subject])
         lines += [
             f"A/A: {result.options.revision} was compared with itself in {result.options.processes} processes of each "
-            f"case, the largest difference {100 * nulls[most]:.2f} % ({most})",
+            f"case, the largest difference {percentage(100 * nulls[most], 2)} ({most})",
             f"slower: beyond noise ({result.options.alpha:g} a gate run, over all cases) and by more than "
             f"{100 * result.options.effect:g} %",
         ]

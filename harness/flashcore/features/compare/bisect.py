@@ -22,7 +22,7 @@ from flashcore.measure.settings import Settings
 from flashcore.model.case import Case
 from flashcore.model.progress import prefixed
 from flashcore.model.record import CaseSubject, Record
-from flashcore.model.text import UNMEASURED, faster
+from flashcore.model.text import UNMEASURED, faster, percentage
 from flashcore.pipeline import revision
 from flashcore.pipeline import run as pipeline
 
@@ -224,7 +224,7 @@ def _sentences(result: Bisection) -> Iterator[str]:
     for number, row in result.rows.items():
         lead, size = row.lead, ""
         if lead and lead.ratio and lead.noise is not None:
-            size = f"{faster(lead.ratio, shown=f'{lead.ratio:.3f}')} (noise {100 * lead.noise:.2f} %)  "
+            size = f"{faster(lead.ratio, shown=f'{lead.ratio:.3f}')} (noise {percentage(100 * lead.noise, 2)})  "
         yield f"{commits[number]}  {size}{row.verdict}"
     if not result.bad:
         fact = "undecided whether {} is" if result.exit_code else "{} is not"

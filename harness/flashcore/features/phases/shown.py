@@ -9,7 +9,7 @@ from typing import Any
 from flashcore.features.phases.record import Recording
 from flashcore.features.phases.timeline import UNMARKED
 from flashcore.model.intervals import ratio
-from flashcore.model.text import significant
+from flashcore.model.text import bracketed, percentage, significant
 from flashcore.report import write_standalone
 
 HEADINGS = ("role", "phase", "warps", "entered per warp", "ns per warp", "share of its block's time", "largest overlap")
@@ -65,7 +65,7 @@ def notes(recording: Recording) -> list[str]:
     dropped = f"{line.dropped:,} later phases had no place and are missing (raise --events)"
     return [
         f"overhead: {marked} µs with markers, {plain} µs without ({recording.regime.replace('_', ' ')}): "
-        f"{slower.value:.3f} times as long [{slower.low:.3f}, {slower.high:.3f}]. These times are no results",
+        f"{slower.value:.3f} times as long {bracketed(slower.low, slower.high)}. These times are no results",
         f"clock: clock64 of each SM, {line.ghz:.3f} cycles per ns by globaltimer, which places SMs against each other "
         "to within one of its steps; the compiler may move arithmetic over a marker",
         f"recorded: {(line.spans.phase == UNMARKED).sum()} warps of {line.spans.block.nunique()} blocks "
@@ -98,8 +98,10 @@ def table(spans: Any) -> list[list[str]]:
     rows = []
     for i, ((role, phase), of) in enumerate(phases):
         ns, count, other = of.end - of.start, warps[role], others[i].argmax()
-        overlap = f"{' '.join(keys[other])}, {100 * others[i, other] / both[i, i]:.0f} %" if others[i, other] else "-"
-        times = f"{ns.sum() / count:,.0f}", f"{100 * (ns / of.block.map(whole)).sum() / count:.1f} %"
+        overlap = (
+            f"{' '.join(keys[other])}, {percentage(100 * others[i, other] / both[i, i])}" if others[i, other] else "-"
+        )
+        times = f"{ns.sum() / count:,.0f}", percentage(100 * (ns / of.block.map(whole)).sum() / count, 1)
         rows.append([role, phase, f"{count}", f"{len(of) / count:.4g}", *times, overlap])
     return rows
 

@@ -14,7 +14,7 @@ from flashcore.gate.wording import sentence as verdict_sentence
 from flashcore.gate.wording import summary
 from flashcore.model.intervals import levels, ratio
 from flashcore.model.record import CaseOutcome
-from flashcore.model.text import number
+from flashcore.model.text import bracketed, number
 
 Question = Literal["budgets", "right", "faster", "limits"]
 Status = Literal["ok", "failed", "unmeasured"]
@@ -58,7 +58,7 @@ def of_times(regime: str, samples: Sequence[float], others: Mapping[str, Sequenc
     p50 = statistics.median(samples)
     alternates = f" ({x.text})" if (x := levels(samples)) else ""
     lines = [f"{number(round(p50, 3), 'us')} {regime.replace('_', ' ')}{alternates}"]
-    lines += [f"{r.value:.3f} × the speed of {name} [{r.low:.3f}, {r.high:.3f}]" for name, r in ratios.items()]
+    lines += [f"{r.value:.3f} × the speed of {name} {bracketed(r.low, r.high)}" for name, r in ratios.items()]
     data = {"us": p50, "regime": regime, "samples": len(samples), "against": {n: asdict(r) for n, r in ratios.items()}}
     return Content("ok", lines, data)
 

@@ -26,6 +26,7 @@ from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Limits, Program
 from flashcore.model.cause import Cause, cause_text
 from flashcore.model.causes import UNANSWERED
+from flashcore.model.text import percentage
 
 TARGET = python_process.child("flashcore.measure.bench.gpu_probe")
 #: Allowed difference between GPUs of one model. Two H200s of one host differed by 1.2 % in a matrix product and by
@@ -96,8 +97,10 @@ def unfit(probes: Probes) -> dict[str, str]:
         for gpu, probe in timed.items():
             over = probe.times[name] / usual - 1
             if over > allowed:
-                slow = f"slow: {name} takes {probe.times[name]:.4g} µs, {100 * over:.1f} % more than the median"
-                why.setdefault(gpu, f"{slow} ({100 * allowed:.1f} % is allowed for noise)")
+                slow = (
+                    f"slow: {name} takes {probe.times[name]:.4g} µs, {percentage(100 * over, 1)} more than the median"
+                )
+                why.setdefault(gpu, f"{slow} ({percentage(100 * allowed, 1)} is allowed for noise)")
     for gpu, probe in timed.items():
         if reasons := THROTTLING & {*probe.state.get("throttle", ())}:
             why.setdefault(gpu, f"throttled: {', '.join(sorted(reasons))}")
