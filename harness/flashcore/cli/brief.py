@@ -35,11 +35,12 @@ def brief(judged: Judged, case: str) -> _Data:
         UsageError: the run's suite has no such case.
     """
     record = judged.record
-    name, _, at = case.partition("/")
-    variants, [shape, *_] = select(record.suite, (name,), (at,) if at else ())
-    if variants[0].name != name or not at:
+    asked = Case.parse(case)
+    name, at = asked.variant, asked.shape
+    variants, [shape, *_] = select(record.suite, (name,), (at,))
+    if variants[0].name != name:
         raise UsageError(f"{case}: expected VARIANT/SHAPE, such as {variants[0].name}/{shape.name}")
-    answer = Answers(Readings(record), judged.judgement).of(Case(name, at))
+    answer = Answers(Readings(record), judged.judgement).of(asked)
     parts, part = answer.parts, answer.unadvised
 
     def by(*names: str) -> list[str]:

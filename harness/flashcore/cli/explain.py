@@ -15,6 +15,7 @@ from flashcore.explain import roofline
 from flashcore.explain.advice import Advice, advice, as_data, is_timed, sentence
 from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
+from flashcore.model.case import Case
 from flashcore.model.record import Record, unlaunched_note
 from flashcore.model.text import percentage
 from flashcore.pipeline.judging import Rules, judge_record
@@ -70,7 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
         bounds.show(arguments)
         return Exit.OK
     if case:
-        arguments.variants, arguments.shapes = ([name] for name in case.split("/"))
+        asked = Case.parse(case)
+        arguments.variants, arguments.shapes = [asked.variant], [asked.shape]
     arguments.recorded = runs[0] if runs else None
     record = options.recorded(arguments)
     if arguments.brief:

@@ -100,7 +100,7 @@ class Written:
 
 
 def searched(commits: Any, last: int = 32) -> Bisection:
-    result = Bisection("v/s", [f"{n:040}" for n in range(last + 1)], ["subject"] * (last + 1), 1e-3)
+    result = Bisection(Case("v", "s"), [f"{n:040}" for n in range(last + 1)], ["subject"] * (last + 1), 1e-3)
     bisect.search(result, commits)
     return result
 
@@ -143,13 +143,13 @@ def test_a_commit_that_may_be_as_slow_as_the_last_one_is_not_called_fast(change:
         return Row(CASE, outcome, (Change(CASE, "isolated_p50", "us", 1, 1, outcome, "processes", ratio, 0.02),))
 
     rows = {2: timed("slower", 0.03), 1: timed("no difference", change)}
-    result = Bisection("v/s", ("a", "b", "c"), ("", "", ""), 1e-3, rows)
+    result = Bisection(Case("v", "s"), ("a", "b", "c"), ("", "", ""), 1e-3, rows)
     assert result.is_slower(2) is True and result.is_slower(1) is slow
 
 
 def test_what_cannot_be_searched_is_refused(history: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     for case, good, bad, message in (
-        ("spun", "HEAD~2", "HEAD", "spun: expected a case"),
+        ("spun", "HEAD~2", "HEAD", "spun: expected VARIANT/SHAPE"),
         ("spun/small", "HEAD", "HEAD~2", "expected an ancestor"),
         ("spun/small", "nothing", "HEAD", "nothing: expected a revision"),
         ("spun/small", "HEAD~2", "none", "none: expected a revision"),

@@ -45,10 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    variant, slash, shape = arguments.case.partition("/")
-    if not slash:
-        raise UsageError(f"{arguments.case}: expected a case, such as fast/mission")
-    settings = options.settings(arguments, upto=None, variants=(variant,), shapes=(shape,))
+    case = Case.parse(arguments.case)
+    settings = options.settings(arguments, upto=None, variants=(case.variant,), shapes=(case.shape,))
     with progress.shown(arguments.quiet) as say:
         result = bisect(settings, bench_options.chosen(arguments, arguments.good), arguments.bad, say)
     print(as_json(result) if arguments.format == "json" else as_text(result))
@@ -69,7 +67,7 @@ class Bisection:
             measured in both.
     """
 
-    case: str
+    case: Case
     commits: Sequence[str]
     subjects: Sequence[str]
     alpha: float
@@ -112,7 +110,7 @@ def bisect(settings: Settings, chosen: against.Options, bad: str, say: Callable[
         raise UsageError(f"{chosen.revision} {bad}: expected an ancestor, and a later commit")
     good = revision.commit_of(chosen.revision, near), ""
     commits, subjects = zip(good, *(line.partition(" ")[::2] for line in log), strict=True)
-    result = Bisection(f"{settings.variants[0]}/{settings.shapes[0]}", commits, subjects, chosen.alpha)
+    result = Bisection(Case(settings.variants[0], settings.shapes[0]), commits, subjects, chosen.alpha)
     with ExitStack() as checkouts:
         search(result, Commits(settings, chosen, commits, say, checkouts))
     return result
@@ -144,9 +142,8 @@ def search(result: Bisection, commits: Commits) -> None:
     before, after = commits.measured(result.good), commits.measured(result.bad)
     if before and after:
         result.changes = _texts(compare_records.changes(before, after))
-        variant, _, shape = result.case.partition("/")
         if before.gpu and after.gpu:
-            result.counters = _texts(compare_records.moved(before, after, CaseSubject(Case(variant, shape))))
+            result.counters = _texts(compare_records.moved(before, after, CaseSubject(result.case)))
 
 
 def _texts(changes: Sequence[Change]) -> list[str]:
@@ -249,5 +246,6 @@ def as_json(result: Bisection) -> str:
         first_slow=commits[result.bad] if result.bad else None,
         last_fast=commits[result.good] if result.bad else None,
         timed={commits[number]: comparison.row_json(row) for number, row in rows},
-        **output.picked(result, "case", "commits", "alpha", "changes", "counters", "exit_code"),
+        case=str(result.case),
+        **output.picked(result, "commits", "alpha", "changes", "counters", "exit_code"),
     )

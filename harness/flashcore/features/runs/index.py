@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flashcore.errors import RecordError, UsageError
+from flashcore.model.case import Case
 from flashcore.records import lookup, store
 from flashcore.records.freshness import MEASURED
 from flashcore.records.store import FACTS, HEADER, RUN_ID
@@ -275,7 +276,8 @@ def rows(places: Sequence[Path], case: str, fact: str) -> Iterator[Point]:
         UsageError: no run has it.
     """
     index = Index(places)
-    variant, _, shape = case.partition("/")
+    asked = Case.parse(case)
+    variant, shape = asked.variant, asked.shape
     points = index.points(fact, variant, shape) or index.points(fact, variant, "")
     if not points:
         names = sorted({*index.facts(variant, shape), *index.facts(variant, "")})

@@ -47,8 +47,10 @@ def run(context: Context, cases: Sequence[KernelCall], builds: Sequence[KernelCa
         tasks.append(Task(case.name, payload))
     facts: list[Fact] = []
     outcomes: list[CaseOutcome] = []
+    by_name = {case.name: case.case for case in cases}
     for result in context.workers.run(tasks, case_times.program(context), context.folder / "counters"):
-        variant, shape = result.name.split("/")
+        done = by_name[result.name]
+        variant, shape = done.variant, done.shape
         data = result.data or {}
         if "lacks" in data:
             raise CapabilityError(*data["lacks"])
