@@ -167,7 +167,7 @@ bench-spills: $(DEV) ## compare spill bytes read from cubins with those that com
 bench-decisions: $(DEV) ## plant lost compiler decisions and harmless edits (one minute, no GPU)
 	$(PY) -m benchmarks.decisions $(ARGS)
 
-bench-advice: $(DEV) ## ask for advice on kernels with planted performance defects (needs a GPU, or ARGS="--profiles DIR")
+bench-advice: $(DEV) ## ask for advice on kernels with planted performance defects (needs a GPU, or ARGS="--run FILE")
 	$(PY) -m benchmarks.advice $(ARGS)
 
 bench-watch: $(DEV) ## time from a save to the answers of flashcore watch (needs a GPU for its targets)
