@@ -97,10 +97,14 @@ def mistakes_in_facts(record: Record, facts: Sequence[Fact] | Facts) -> Iterator
     units = {n: spec.unit for n in {f.name for f in facts} if isinstance(n, str) and (spec := spec_of(n))}
     by_subject: dict[Subject, set[str]] = {}
     last, names = None, set[str]()
+    of_suite = is_unnamed = is_placed = False
     for fact in facts:
         name, s, unit = fact.name, fact.subject, units.get(fact.name)
         if s is not last:  # a subject's facts are consecutive: one lookup for all of them
             last, names = s, by_subject.setdefault(s, set())
+            of_suite, is_unnamed = s.variant in suite.variants, s.variant == "" and bool(s.kernel)
+            is_placed = s.shape in shapes and s.arch in archs
+            is_placed = is_placed and type(s.kernel) in _KERNEL and type(s.launch) in _LAUNCH
         if name in names:
             yield f"fact {shortened(name)} of {s}: expected one value, found two"
         names.add(name)
@@ -109,10 +113,7 @@ def mistakes_in_facts(record: Record, facts: Sequence[Fact] | Facts) -> Iterator
         any_unit = not unit and isinstance(name, str) and ((unit == "" and by_ncu) or NAME.fullmatch(name))
         if any_unit and isinstance(fact.unit, str):
             unit = fact.unit
-        is_captured = s.kernel and by_ncu  # such a kernel needs no variant
-        of_suite = s.variant in suite.variants or (s.variant == "" and is_captured)
-        valid = of_suite and s.shape in shapes and s.arch in archs
-        if not (valid and type(s.kernel) in _KERNEL and type(s.launch) in _LAUNCH):
+        if not (is_placed and (of_suite or (is_unnamed and by_ncu))):  # a captured kernel needs no variant
             what = "a variant, shape and arch of the suite, a kernel's name and a launch's number"
             yield f"fact {name} of {shortened(s)}: expected {what}, found another"
         elif not unit or fact.unit != unit:
