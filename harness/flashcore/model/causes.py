@@ -219,7 +219,7 @@ STREAM_NOT_JOINED = Template(
 NOT_CAPTURABLE = Template(
     "not_capturable",
     "expected calls that a CUDA graph can contain, found {call} in each: allocate once, or declare a workspace; do not "
-    "synchronize",
+    "synchronize; ask for a limit before a launch instead of trying it",
 )
 #: ``profiled``: the case is a reference, or its plan could not be read.
 NO_PLAN = Template("no_plan", "no launch plan[{profiled:?}: it is a reference, or its plan could not be read]")

@@ -191,6 +191,7 @@ def test_a_large_cluster_needs_its_attribute(form: Planned) -> None:
         (50, LAUNCHES_NOTHING()),
         (51, NOT_CAPTURABLE("cudaMalloc")),
         (52, NOT_CAPTURABLE("cudaDeviceSynchronize")),
+        (56, NOT_CAPTURABLE("a launch that fails")),
         (55, PLAN_CRASHED(3, "no such form")),
     ],
 )

@@ -107,7 +107,10 @@ class Device:
             return self._refused[1]
         if code in _NO_GPU:
             return PlanUnknown("a function of the CUDA runtime")
-        return PlanRefused((text.value or b"refused").decode(errors="replace")) if code else None
+        if code:
+            return PlanRefused((text.value or b"refused").decode(errors="replace"))
+        # A launch that fails ends the capture of a graph, also if its error is read (seen with CUDA 13.0 on an H200).
+        return NOT_CAPTURABLE("a launch that fails") if self._refused and not self._is_first else None
 
     def _launch(self, record: Any, arguments: Any) -> int:
         launch = record.contents.as_dict()

@@ -355,13 +355,13 @@ def is_poisoned(device: str) -> bool:
     """Whether a sticky error makes the device unusable for this process.
 
     A refused launch (too much shared memory) is not sticky, but the runtime may report it at the next launch, so a test
-    kernel runs up to twice.
+    kernel runs up to twice. It draws numbers, which torch refuses for good after a capture that an error ended.
     """
     import torch
 
     for _ in range(2):
         try:
-            torch.ones(1, device=device).add_(1)
+            torch.rand(1, device=device).add_(1)
             synchronize(device)
         except Exception:
             continue
