@@ -34,7 +34,7 @@ def test_a_recorded_map_is_shown_and_its_limit_decides_the_exit_code(
     printed = capsys.readouterr().out
     assert printed.startswith("map rows on NVIDIA H200: run 2026") and "should have run" in printed
     assert re.search(
-        r"fail: rows: regret 1\.\d+, expected p99 ≤ 1\.05 \(map\.rows\): 60 points, 0 more without a time; at",
+        r"fail: rows: regret 1\.\d+, expected: p99 ≤ 1\.05 \(map\.rows\): 60 points, 0 more without a time; at",
         printed,
     )
     assert main.main(["map", "--dispatch", "--profiles", str(tmp_path)]) == 0

@@ -277,7 +277,7 @@ def test_a_large_answer_is_cut_and_counts_what_it_leaves_out(place: Path) -> Non
     (cut,) = calls(place, asked, "--allow-host-code", "--answer-bytes", "4000")
     assert "left" not in whole and len(text(cut).encode()) <= 4020
     assert answer(cut)["counts"] == whole["counts"] and answer(cut)["left"] > 0
-    assert 0 < len(answer(cut)["times"]) < len(whole["times"]) and answer(cut)["times"][0] == whole["times"][0]
+    assert 0 < len(answer(cut)["rows"]) < len(whole["rows"]) and answer(cut)["rows"][0] == whole["rows"][0]
 
 
 def test_texts_of_a_candidate_are_escaped_and_cut(place: Path) -> None:

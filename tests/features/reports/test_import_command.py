@@ -105,7 +105,7 @@ def test_an_import_without_budgets_is_never_called_passed(
 def test_compare_shows_the_named_variants(profiles: tuple[Path, str], capsys: pytest.CaptureFixture[str]) -> None:
     run = profiles[1]
     assert main(["compare", run, run, "--variant", "spilly*", "--format", "json"]) == 0
-    assert [case["variant"] for case in json.loads(capsys.readouterr().out)["imported"]] == ["spilly_96"]
+    assert {row["variant"] for row in json.loads(capsys.readouterr().out)["rows"]} == {"spilly_96"}
     assert main(["compare", run, run, "--variant", "spily*"]) == Exit.USAGE
     assert "(did you mean spilly_96?)" in capsys.readouterr().err
 
@@ -152,14 +152,15 @@ def test_two_imports_are_compared_case_by_case(
     other = capsys.readouterr().out.strip()
     assert main(["compare", profiles[1], other, "--profiles", str(tmp_path), "--format", "json"]) == 0
     parsed = json.loads(capsys.readouterr().out)
-    assert {case["variant"] for case in parsed["imported"]} == {
+    assert {row["variant"] for row in parsed["rows"]} == {
         "saxpy", "ns_strided_float", "ns_strided_double", "spilly_96",
     }  # fmt: skip
-    assert (
-        next(c for c in parsed["imported"] if c["variant"] == "spilly_96")["facts"] == []
-    )  # 6,432 and 6,560 ns: noise
-    assert main(["compare", profiles[1], profiles[1]]) == 0
-    assert "no difference in" in capsys.readouterr().out
+    outcomes = {row["variant"]: row["outcome"] for row in parsed["rows"]}
+    assert outcomes["spilly_96"] == "no difference"  # 6,432 and 6,560 ns
+    assert outcomes["ns_strided_float"] == "faster"  # 102,976 and 100,864 ns
+    assert not any(row["judged"] for row in parsed["rows"]), "two reports have no samples"
+    assert main(["compare", profiles[1], profiles[1], "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"] == {"cases": {"no difference": 4}, "code": {}}
 
 
 PAGE = """"ID","Kernel Name","Block Size","Grid Size","CC","device__attribute_display_name","gpu__time_duration.sum"
