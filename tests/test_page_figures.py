@@ -401,7 +401,9 @@ class Trace:
             next((x for x in names if isinstance(x, str) and x in of), "") for of in (self.variants, self.shapes)
         )
         budgets = {item.caption.partition(":")[0], item.texts[0].split(" ")[0], *item.row[:2]} & self.verdicts.keys()
-        cases = (self.case(name, shape) for name in ([variant] if variant else self.variants))
+        same = self.same.get(shape, ()) if item.kind == "text" else ()  # a text is of the row, at any shape like it
+        shapes = {shape, *(x.name for x in same)}
+        cases = (self.case(name, at) for name in ([variant] if variant else self.variants) for at in shapes)
         return self.general.union(*cases, *(self.verdicts[x] for x in budgets))
 
     def sampled(self, item: Item) -> set[str]:
