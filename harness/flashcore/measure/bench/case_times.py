@@ -187,7 +187,7 @@ class Measured:
         if self.case.is_reference:
             kernels += self.times.copies  # torch's `copy_` may be a copy node instead of a kernel
         if kernels < max(self.case.launches, 1):
-            return LAUNCHES_MISSING(kernels, self.case.launches or 1)
+            return LAUNCHES_MISSING(self.case.launches or 1, kernels)
         for mode in ("isolated", "cold"):
             values, empty = self.times.samples.get(mode), self.floor(mode)
             if values and empty and (p50 := statistics.median(values)) < _LEAST_OF_EMPTY * empty:
