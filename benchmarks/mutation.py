@@ -73,7 +73,12 @@ TESTS: dict[str, tuple[str, ...]] = {
     "model/gate_policy": ("gate/test_baseline.py",),
     "model/plugin": ("test_extensions.py",),
     "model/progress": ("explain/test_predictions.py", "gate/test_judge.py"),
-    "model/record": ("records/test_store.py", "records/test_soundness.py", "test_api.py", "explain/test_diff.py"),
+    "model/record": (
+        "records/test_store.py",
+        "records/test_soundness.py",
+        "test_api.py",
+        "explain/test_compare_records.py",
+    ),
     "model/suite": ("pipeline/test_run.py", "suites/test_load.py"),
     "pipeline/judging": ("gate/test_baseline.py", "cli/test_gate.py"),
     "pipeline/opening": ("cli/test_gate.py", "pipeline/test_run.py"),
