@@ -71,9 +71,9 @@ def audited(*files: Path) -> Record:
 
 
 def values(record: Record, name: str) -> dict[str, object]:
-    """The fact of each kernel, or the type of its cause."""
+    """The fact of each kernel, or the code of its cause."""
     return {
-        f.subject.kernel or "": type(f.detail) if isinstance(f.detail, Cause) else f.value
+        f.subject.kernel or "": f.detail.code if isinstance(f.detail, Cause) else f.value
         for f in record.facts
         if f.name == name
     }
@@ -93,9 +93,9 @@ def test_the_stack_of_linked_code_includes_the_functions_that_it_calls(linked: P
     assert stack == {
         "calls_nothing": 0,
         "own_array": 120,
-        "recursive": STACK_UNKNOWN,
-        "by_unknown_pointer": STACK_UNKNOWN,
-        "on_the_stack": STACK_UNKNOWN,
+        "recursive": STACK_UNKNOWN.code,
+        "by_unknown_pointer": STACK_UNKNOWN.code,
+        "on_the_stack": STACK_UNKNOWN.code,
     }
     assert values(record, "static_smem")["calls"] == 400
     assert main(["audit", str(linked), "--max", "stack_bytes=1000"]) == Exit.UNMEASURED
@@ -104,13 +104,13 @@ def test_the_stack_of_linked_code_includes_the_functions_that_it_calls(linked: P
 
 def test_only_kernels_whose_functions_use_local_memory_have_unknown_spills(linked: Path) -> None:
     spills = values(audited(linked), "spill_store_bytes")
-    assert spills["calls_nothing"] == 0 and isinstance(spills["calls"], type)
+    assert spills["calls_nothing"] == 0 and isinstance(spills["calls"], str)
 
 
 def test_recursion_within_one_file_has_no_known_stack(compiler: Compiler) -> None:
     source = DEEP.replace("extern __device__ int outer(int k);", "__device__ int outer(int k) { return k; }")
     stack = values(audited(compiler("deep.cubin", {"a.cu": source}, "-cubin")), "stack_bytes")
-    assert (stack["recursive"], stack["on_the_stack"]) == (STACK_UNKNOWN, STACK_UNKNOWN)
+    assert (stack["recursive"], stack["on_the_stack"]) == (STACK_UNKNOWN.code, STACK_UNKNOWN.code)
     assert (stack["calls"], stack["own_array"]) == (0, 120)
 
 
@@ -118,7 +118,7 @@ def test_resources_of_an_object_are_final_only_where_it_calls_nothing(compiler: 
     record = audited(compiler("a.o", {"a.cu": DEEP}, "-dc"))
     for name in ("registers", "stack_bytes", "static_smem", "barriers", "spill_store_bytes", "occupancy_high"):
         found = values(record, name)
-        assert found["calls"] is found["recursive"] is found["by_pointer"] is NotLinked
+        assert found["calls"] == found["recursive"] == found["by_pointer"] == NotLinked.code
         assert isinstance(found["calls_nothing"], int | float)
 
 

@@ -34,7 +34,7 @@ def test_what_was_joined_and_what_is_stale_is_told(context: Context, monkeypatch
     assert [line.split(" on ")[0] for line in messages] == [
         "join: 5 facts from run run-1",
         "join: 1 fact from run run-2",
-        "join: 1 cases are stale or were never measured; they count as unmeasured",
+        "join: 1 case stale or never measured: unmeasured",
     ]
     messages.clear()
     monkeypatch.setattr(assemble, "record_of", lambda *_: factory.bare_record())

@@ -139,10 +139,10 @@ def test_two_versions_of_a_file_are_compared_by_kernel(
     old.write_bytes(library(fatbin(entry(CUBINS["sm_80"], 80))))
     assert main(["compare", old.name, binary.name, "--top", "1"]) == Exit.OK
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"{old.name} → {binary.name}: kernels: 5 before, 10 after, 5 of the same code; 5 new"
-    assert lines[1].startswith("  new") and lines[1].endswith("(sm_90a)") and lines[2] == "  … and 4 more"
+    assert lines[0] == f"{old.name} → {binary.name}: code: 5 new; machine code the same in 5 of 5"
+    assert lines[2].startswith("new ") and lines[2].endswith("(sm_90a)") and lines[3].startswith("… 4 more")
     assert main(["compare", "pkg.*-310-*.so", run, "--format", "json"]) == Exit.OK, "a pattern, a run"
     data = json.loads(capsys.readouterr().out)
-    assert data["before"]["id"] == "pkg.*-310-*.so" and data["builds"] == {"same": 1, "both": 1}
+    assert data["before"]["name"] == "pkg.*-310-*.so" and data["machine_code"] == {"same": 5, "both": 5}
     assert main(["compare", "absent.so", binary.name]) == Exit.USAGE
     assert "absent.so: expected a run's id or folder" in capsys.readouterr().err

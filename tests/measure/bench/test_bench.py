@@ -21,6 +21,7 @@ from flashcore.measure.workers.process import LocalGpu
 from flashcore.model.case import Case
 from flashcore.model.progress import Step
 from flashcore.model.record import CaseSubject, Facts, Measured, StageNote, StageResult
+from flashcore.model.text import count
 from flashcore.pipeline.opening import open_context
 from tests import factory, stages
 from tests.conftest import TOY
@@ -114,7 +115,7 @@ def test_what_a_throttled_gpu_timed_is_timed_once_more_elsewhere(
     result = bench.run(on(tmp_path, *TWO, say=progressed(messages)), CASES)
     hot = calls[1][1]
     assert calls == [("bench", set(SHAPES), ["GPU-a", "GPU-b"]), ("again", hot, ["GPU-b"])] and 0 < len(hot) < 3
-    assert messages == [f"bench: GPU-a throttled: {len(hot)} shapes are timed again on another GPU"]
+    assert messages == [f"bench: GPU-a throttled: {count(len(hot), 'shape')} timed again on another GPU"]
     assert sorted(o.case for o in result.outcomes) == sorted(c.case for c in CASES), "each case once"
     assert len(result.samples) == len(CASES)
     assert not [f for f in result.facts if f.name == "throttle" and "thermal" in str(f.value)]
