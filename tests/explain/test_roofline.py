@@ -377,6 +377,18 @@ def test_a_problem_has_one_floor_whatever_the_variant() -> None:
     assert changed["isolated_p50"] == {2.0} and changed["cold_p50"] == {lowest.us}
 
 
+def test_identical_shapes_have_one_floor_whatever_their_problems_are_called() -> None:
+    twin = replace(factory.shape("twin"), problem="general", params={**factory.MISSION, "CAUSAL": 0}, same_as="mission")
+    suite = factory.suite([factory.variant("a"), factory.variant("b", problem="general")], [factory.shape(), twin])
+    empties = [
+        factory.fact("isolated_launch_floor", us, variant, shape=shape)
+        for variant, shape, us in (("a", "mission", 2.0), ("b", "twin", 3.0))
+    ]
+    cases = case_bounds(factory.record(suite, times={"a": 9.0, "b": 8.0}, facts=empties))
+    gaps = {str(case.subject): case.gap("isolated_p50") for case in cases}
+    assert {name: gap and gap.floor_us for name, gap in gaps.items()} == {"a/mission": 2.0, "b/twin": 2.0}
+
+
 def test_a_record_without_a_gpu_has_bounds_without_gaps() -> None:
     record = factory.bare_record(facts=factory.formula_facts("fast", factory.shape()))
     (result,) = case_bounds(record)

@@ -7,7 +7,7 @@ measurement, which is scaled to that clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, NamedTuple
@@ -502,29 +502,25 @@ def fits_l2(record: Record, size: float | None) -> bool:
     return l2 is not None and size is not None and size <= l2
 
 
-#: A problem on a shape, whatever both are called in the suite.
-_Question = tuple[object, ...]
-
-
 class _Case(NamedTuple):
     """A case with formulas: its bounds, those of a variant with one launch, and the clock while it was timed."""
 
     subject: CaseSubject
-    question: _Question
+    computation: Hashable
     bounds: tuple[Bound, ...]
     single: tuple[Bound, ...]
     resident: bool
     clock_mhz: float | None
 
 
-def _floors(record: Record, cases: Sequence[_Case]) -> dict[tuple[_Question, str], Bound]:
-    """The floor of each problem in each timing mode (``""``: cold caches, whatever the mode).
+def _floors(record: Record, cases: Sequence[_Case]) -> dict[tuple[Hashable, str], Bound]:
+    """The floor of each computation in each timing mode (``""``: cold caches, whatever the mode).
 
     It is the least of its variants' largest bounds, each with one launch, at the highest clock at which one was timed;
     and at least the shortest empty launch of the same mode in the same run.
     """
-    floors: dict[tuple[_Question, str], Bound] = {}
-    for question, alike in grouped((case.question, case) for case in cases).items():
+    floors: dict[tuple[Hashable, str], Bound] = {}
+    for computation, alike in grouped((case.computation, case) for case in cases).items():
         clock = max((case.clock_mhz for case in alike if case.clock_mhz), default=None)
         for mode in ("", *REGIMES):
             lowest = [
@@ -538,7 +534,7 @@ def _floors(record: Record, cases: Sequence[_Case]) -> dict[tuple[_Question, str
                 note = f"the shortest empty launch of the run, {mode.replace('_', ' ')}"
                 least = Bound("launch", 1.0, "launches", None, min(empty), note)
             if least:
-                floors[question, mode] = least
+                floors[computation, mode] = least
     return floors
 
 
@@ -561,13 +557,13 @@ def case_bounds(record: Record) -> list[CaseBounds]:
         for mode in REGIMES if case.subject.case not in record.stale else ():
             warm = mode != "cold" and case.resident
             without = ("dram",) if warm else ()
-            largest, lowest = floor(case.bounds, without), floors.get((case.question, mode))
+            largest, lowest = floor(case.bounds, without), floors.get((case.computation, mode))
             time = number(f"{mode}_p50")
             if time is not None and largest and largest.us and lowest:
                 note = "its data fits into L2: no DRAM bound" if warm else ""
                 least = max(_at(highest, bound) for bound in case.bounds if bound.us and bound.resource not in without)
                 gaps.append(Gap(f"{mode}_p50", time, lowest, largest, least, note))
-        results.append(CaseBounds(case.subject, case.bounds, floors.get((case.question, "")), tuple(gaps)))
+        results.append(CaseBounds(case.subject, case.bounds, floors.get((case.computation, "")), tuple(gaps)))
     return results
 
 
@@ -587,6 +583,6 @@ def _cases(record: Record, device: Device | None) -> Iterator[_Case]:
             by_clock[clock] = roofs(device, clock)
         ceilings = (*by_clock[clock], *measured(subject))
         case, single = (bounds(work, variant.roof, ceilings, launches=n) for n in (launches, 1))
-        params = sorted(shape.params.items()) if shape else [("", subject.shape)]
+        computation = record.suite.computation(shape) if shape else (variant.problem, subject.shape)
         resident = fits_l2(record, work.get("bytes"))
-        yield _Case(subject, (variant.problem, *params), case, single, resident, clock)
+        yield _Case(subject, computation, case, single, resident, clock)
