@@ -1,11 +1,14 @@
 """Causes: each is written and read again, has a text, and one of a missing plugin survives."""
 
 import dataclasses
+import importlib
+import pkgutil
 from typing import Any
 
 import pytest
 
-from flashcore.model import causes
+from flashcore import features
+from flashcore.model import causes, plugin
 from flashcore.model.cause import CODES, Cause, Detail, Template, Unknown, as_json, cause_text, from_json
 
 VALUES = {
@@ -115,3 +118,24 @@ def test_a_code_is_one_cause() -> None:
         type("Other", (Cause,), {"code": "hang", "__module__": __name__, "form": "another"})
     with pytest.raises(ValueError, match="no_counter"):
         Template("no_counter", "another")
+
+
+def test_every_cause_of_a_feature_is_read_by_a_process_that_has_not_loaded_the_feature() -> None:
+    modules = [
+        m.name for m in pkgutil.walk_packages(features.__path__, "flashcore.features.") if "__main__" not in m.name
+    ]
+    codes = set()
+    for name in modules:
+        try:
+            module = importlib.import_module(name)
+        except ImportError:  # of an optional package
+            continue
+        kinds = [
+            k
+            for k in vars(module).values()
+            if isinstance(k, Template) or (isinstance(k, type) and issubclass(k, Cause))
+        ]
+        codes |= {k.code for k in kinds if isinstance(k, Template) or k.__module__ == name}
+    codes -= {k.code for k in vars(causes).values() if isinstance(k, Template)}
+    assert "capture_stopped" in codes and len(codes) > 10
+    assert {code for code in codes if plugin.entry("causes", code) is None} == set()

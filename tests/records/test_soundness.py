@@ -282,7 +282,7 @@ def renamed(table: str, name: str) -> Edit:
         ({"suite.shapes": {}}, "expected shapes"),
         ({"plans.0.variant": "nobody"}, "expected cases of the suite"),
         ({"keys.0.0.variant": "nobody"}, "expected cases of the suite"),
-        ({"keys.0.0.build": "before"}, "expected cases of the suite"),
+        ({"keys.0.0.build": "before"}, "expected a run record"),
         ({"keys": {"fast/mission": {}}}, "expected a run record"),
         ({"outcomes.0.shape": "nowhere"}, "expected cases of the suite's .* found '.*/nowhere'"),
         ({"suite.variants.fast.problem": "other"}, "expected variants and shapes of the probl"),

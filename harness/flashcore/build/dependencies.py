@@ -251,13 +251,13 @@ class Inputs:
     def _appearing(self, folders: Sequence[str], paths: Sequence[str]) -> list[str]:
         """The files of the folders that an ``#include`` which found one of the paths may find: whatever it names, the
         path ends with it."""
-        found = set[str]()
+        files = set[str]()
         for path in paths:
             parts = path.split(os.sep)
             for i, first in enumerate(parts):
                 places = (os.path.join(f, *parts[i:]) for f in folders if first == ".." or first in self._names(f))
-                found.update(filter(os.path.isfile, places))
-        return sorted(found - {*paths})
+                files.update(filter(os.path.isfile, places))
+        return sorted(files - {*paths})
 
     def _is_users(self, real: str) -> bool:
         inside = any(real.startswith(f + os.sep) for f in self._include)

@@ -119,8 +119,8 @@ def may_launch_more(artifact: Artifact, root: str, toolkit: Path) -> bool:
     if any(map(_LAUNCHES.fullmatch, host_code.undefined(folder / OBJECT))):
         return True
     files = (Path(root, file).resolve() for file in parsed((folder / RULE).read_text(errors="surrogateescape")))
-    own = (toolkit.resolve(), HARNESS_INCLUDE.resolve())
-    return any(_EXTENDED in file.read_bytes() for file in files if not any(map(file.is_relative_to, own)))
+    excluded = (toolkit.resolve(), HARNESS_INCLUDE.resolve())
+    return any(_EXTENDED in file.read_bytes() for file in files if not any(map(file.is_relative_to, excluded)))
 
 
 def plans(

@@ -192,16 +192,16 @@ def _planned(unit: Unit, programs: Programs) -> Iterator[_Edge]:
         parts += [unit.folder.parent.resolve() / RECORDER, "-Wl,-z,muldefs"]
     # A source without FLASHCORE_VARIANT, or without a library, fails here instead of when it is loaded.
     required = "-Wl,--require-defined=flashcore_launch_plan"
-    own = [required, *_files(libraries.static, libraries.of_torch), *_runtime(programs)]
+    extra = [required, *_files(libraries.static, libraries.of_torch), *_runtime(programs)]
     strict = [] if libraries.loose else ["-Wl,-z,defs"]
     if libraries.shared or libraries.loose:
         # A launch plan is read without a GPU and without the libraries of the variant.
         linked = [unit.file(LINKED)] if strict else []
         if linked:
-            yield _Edge("make", linked, [*parts, *strict, *_files(libraries.shared), *own], f"{what} with libraries")
-        yield _Edge("stubs", [unit.file("stubs.o")], [*parts, *own], f"{what} without libraries", linked)
-        own = [unit.file("stubs.o"), *own]
-    yield _Edge("make", [unit.file(PLAN)], [*parts, _EXPORTED, *strict, *own], what)
+            yield _Edge("make", linked, [*parts, *strict, *_files(libraries.shared), *extra], f"{what} with libraries")
+        yield _Edge("stubs", [unit.file("stubs.o")], [*parts, *extra], f"{what} without libraries", linked)
+        extra = [unit.file("stubs.o"), *extra]
+    yield _Edge("make", [unit.file(PLAN)], [*parts, _EXPORTED, *strict, *extra], what)
 
 
 def _operator(unit: Unit, programs: Programs, bound: Path) -> _Edge:

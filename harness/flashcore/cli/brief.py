@@ -35,12 +35,12 @@ def brief(judged: Judged, case: str) -> _Data:
         UsageError: the run's suite has no such case.
     """
     record = judged.record
-    asked = Case.parse(case)
-    name, at = asked.variant, asked.shape
+    selected = Case.parse(case)
+    name, at = selected.variant, selected.shape
     variants, [shape, *_] = select(record.suite, (name,), (at,))
     if variants[0].name != name:
         raise UsageError(f"{case}: expected VARIANT/SHAPE, such as {variants[0].name}/{shape.name}")
-    answer = Answers(Readings(record), judged.judgement).of(asked)
+    answer = Answers(Readings(record), judged.judgement).of(selected)
     parts, part = answer.parts, answer.unadvised
 
     def by(*names: str) -> list[str]:

@@ -71,8 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
         bounds.show(arguments)
         return Exit.OK
     if case:
-        asked = Case.parse(case)
-        arguments.variants, arguments.shapes = [asked.variant], [asked.shape]
+        selected = Case.parse(case)
+        arguments.variants, arguments.shapes = [selected.variant], [selected.shape]
     arguments.recorded = runs[0] if runs else None
     record = options.recorded(arguments)
     if arguments.brief:

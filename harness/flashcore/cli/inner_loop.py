@@ -32,12 +32,12 @@ def answers(judged: Judged, previous: Record | None, variant: str) -> list[str]:
     no_run = ": ".join(filter(None, ("no earlier run to compare with", reason)))
     against = f"against run {before.before.name}" if before else no_run
     answers = Answers(Readings(record), judged.judgement)
-    found = [answers.of(Case(variant, shape)) for shape in shapes]
+    all_answers = [answers.of(Case(variant, shape)) for shape in shapes]
     lines = [f"{variant} on {record.gpu or 'no GPU'} ({against})"]
     anywhere = Case(variant, next(iter(record.suite.shapes)))
     lines += _labelled("1 correct?  ", [_correct(answers.of(anywhere).correct)])
-    lines += _labelled("2 faster?   ", [x for a in found for x in _faster(before, a)])
-    lines += _labelled("3 limited by?", [x for a in found for x in _limits(a)])
+    lines += _labelled("2 faster?   ", [x for a in all_answers for x in _faster(before, a)])
+    lines += _labelled("3 limited by?", [x for a in all_answers for x in _limits(a)])
     lines += _labelled("4 budgets?  ", list(_budgets(judged, before, variant)))
     return lines
 

@@ -110,8 +110,8 @@ class Duration:
     @property
     def interval(self) -> tuple[float, float] | None:
         """The 95 % interval of the median, µs; ``None`` without samples."""
-        found = intervals.ratio(self.samples, (1.0,), paired=False) if self.samples else None
-        return (found.low, found.high) if found else None
+        ratio = intervals.ratio(self.samples, (1.0,), paired=False) if self.samples else None
+        return (ratio.low, ratio.high) if ratio else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +188,8 @@ def correctness(readings: Readings, case: Case) -> Correctness:
     wrong = sorted((o for o in fresh if o.status == "failed"), key=size)
     correct = sum(o.status == "ok" for o in fresh)
     unchecked = tuple(o for o in fresh if o.status not in ("ok", "failed"))
-    own = next((o for o in fresh if o.shape == case.shape), None)
-    status: Literal["correct", "wrong", "unmeasured"] = "correct" if own and own.status == "ok" else "unmeasured"
+    check = next((o for o in fresh if o.shape == case.shape), None)
+    status: Literal["correct", "wrong", "unmeasured"] = "correct" if check and check.status == "ok" else "unmeasured"
     status = "wrong" if wrong else status
     missing = _missing(readings, case, "check", "max_error") if status == "unmeasured" else None
     errors = (f.number for f in record.facts.of(variant) if f.name == "max_error_over_class")

@@ -180,8 +180,14 @@ class Row:
 
     @property
     def facts(self) -> list[str]:
-        """A kernel's changes in words: ``registers 96 → 128``, ``blocks 64 → 128 (mission)``."""
-        shapes = grouped((f"{c.fact} {c.text}", c.subject.shape) for c in self.changes)
+        """A kernel's changes in words: ``registers 96 → 128``, ``blocks 64 → 128 (mission)``; of one that is new or
+        gone its values."""
+
+        def text(of: Change) -> str:
+            sides = {"new": of.after, "gone": of.before}
+            return number(sides[self.outcome], of.unit) if self.outcome in sides else of.text
+
+        shapes = grouped((f"{c.fact} {text(c)}", c.subject.shape) for c in self.changes)
         names = {text: [shape for shape in of if shape] for text, of in shapes.items()}
         more = {text: f" and {len(of) - 3} shapes" if of[3:] else "" for text, of in names.items()}
         return [text + (f" ({', '.join(of[:3])}{more[text]})" if of else "") for text, of in names.items()]

@@ -212,11 +212,11 @@ class _Division:
         resources = self._resources()
         for part in resources[:1]:
             self.add(part)
-        beside = case.running
+        remaining = case.running
         if idle := _idle(case):
             self.add(idle := replace(idle, share=idle.share * case.running / 100))
-            beside -= idle.share
-        active = beside if case.active is None else min(beside, case.active)
+            remaining -= idle.share
+        active = remaining if case.active is None else min(remaining, case.active)
         if not resources and (issue := case.uses.get("issue")) and issue.counted:
             self.add(replace(_of_use(issue), text="issuing instructions"))
         room, waits = self.room, list(self._waits(active))
@@ -225,9 +225,9 @@ class _Division:
         meanwhile = [*resources[1:], *(() if fits else waits)]
         for part in waits if fits else ():
             self.add(part)
-        if case.active is not None and beside - active >= WORTH:
+        if case.active is not None and remaining - active >= WORTH:
             source = f"the time beside launch, idle SMs and {self._basis(active)}"
-            empty = Part("empty_sms", "SMs without warps", beside - active, source, ("instructions_issued",))
+            empty = Part("empty_sms", "SMs without warps", remaining - active, source, ("instructions_issued",))
             if empty.share <= self.room + 0.5:
                 self.add(empty)
             else:
@@ -251,12 +251,12 @@ class _Division:
     def _resources(self) -> list[Part]:
         """The resources that bound the case, the first one first; without counters the nearest to its roof. DRAM comes
         before L2, through which its bytes pass."""
-        found = [use for name, use in self.case.uses.items() if name != "launch"]
+        busy = [use for name, use in self.case.uses.items() if name != "launch"]
         if self.case.is_counted:
-            found = [use for use in found if use.share >= NEAR]
-        near_dram = any(use.resource == "dram" and use.share >= NEAR for use in found)
-        found.sort(key=lambda use: (near_dram and use.resource == "l2", -use.share, use.resource))
-        return [self._conflicting(use) or _of_use(use) for use in found]
+            busy = [use for use in busy if use.share >= NEAR]
+        near_dram = any(use.resource == "dram" and use.share >= NEAR for use in busy)
+        busy.sort(key=lambda use: (near_dram and use.resource == "l2", -use.share, use.resource))
+        return [self._conflicting(use) or _of_use(use) for use in busy]
 
     def _conflicting(self, use: Use) -> Part | None:
         """Shared memory that bank conflicts keep busy."""

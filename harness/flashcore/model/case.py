@@ -9,18 +9,13 @@ from flashcore.errors import UsageError
 
 @dataclass(frozen=True, slots=True, order=True)
 class Case:
-    """A variant on a shape. As text it is ``variant/shape``, which also names its NVTX range.
-
-    Args:
-        build: one of several builds of the variant that a command handles; its text is ``variant@build/shape``.
-    """
+    """A variant on a shape. As text it is ``variant/shape``, which also names its NVTX range."""
 
     variant: str
     shape: str
-    build: str = ""
 
     def __str__(self) -> str:
-        return f"{self.variant}@{self.build}/{self.shape}" if self.build else f"{self.variant}/{self.shape}"
+        return f"{self.variant}/{self.shape}"
 
     @classmethod
     def parse(cls, text: str) -> Case:

@@ -104,8 +104,8 @@ def _piece(
             return piece, scope
     if len(places) > 1:
         return SEVERAL_PIECES(decision.place, tuple(places))
-    found = NO_CODE_OF_PIECE(decision.place, *places) if places else NO_PIECE(decision.place)
-    return found if files else NO_LINES()
+    cause = NO_CODE_OF_PIECE(decision.place, *places) if places else NO_PIECE(decision.place)
+    return cause if files else NO_LINES()
 
 
 def _matching(listing: str, pattern: str) -> set[int]:

@@ -363,8 +363,8 @@ def _picture(ladder: Ladder, timed: Sequence[ShownCase]) -> Picture:
 
 def _columns(case: ShownCase) -> dict[str, Use]:
     """The shares of :data:`RESOURCES`; a case's compute roof is ``compute``."""
-    found = uses(case.book.readings, case.variant.name, case.shape.name)
-    return {("compute" if name == case.variant.roof else name): use for name, use in found.items()}
+    used = uses(case.book.readings, case.variant.name, case.shape.name)
+    return {("compute" if name == case.variant.roof else name): use for name, use in used.items()}
 
 
 #: Width of a tick's label on a phone, in percent of the scale.

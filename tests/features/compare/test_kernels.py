@@ -63,8 +63,8 @@ old → new: code: 2 worse, 1 new, 1 gone, 1 better
 
 worse     spill_store_bytes 0 B → 56 B; registers 255 → 168; code_bytes 512 B → 256 B  lib/spills<4> (sm_90)
 worse     code_bytes 128 B → 256 B  lib/larger (sm_90)
-new       registers unmeasured → 40; code_bytes unmeasured → 128 B  lib/new (sm_90)
-gone      registers 40 → unmeasured; code_bytes 128 B → unmeasured  lib/gone (sm_90)
+new       registers 40; code_bytes 128 B  lib/new (sm_90)
+gone      registers 40; code_bytes 128 B  lib/gone (sm_90)
 better    registers 64 → 32; code_bytes 128 B → 256 B  lib/slim (sm_90)"""
     compared = compare(before, after)
     assert as_text(compared) == shown

@@ -166,7 +166,7 @@ class Commits:
         """A commit's build; ``None`` if the case cannot be built."""
         if number not in self._sides:
             commit = self.commits[number]
-            say = partial(_said, self.say, f"{commit[:12]}: ")
+            say = partial(_tell, self.say, f"{commit[:12]}: ")
             try:
                 root = self.checkouts.enter_context(revision.suite_at(commit, Path(self.settings.suite)))
                 self._sides[number] = against.built(revision.settings_at(root, self.settings), say)
@@ -207,7 +207,7 @@ class Commits:
             return None
 
 
-def _said(say: Callable[[str], None], start: str, text: str) -> None:
+def _tell(say: Callable[[str], None], start: str, text: str) -> None:
     say(prefixed(start, text))
 
 

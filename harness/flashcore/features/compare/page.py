@@ -239,11 +239,11 @@ class _Pairs:
         others = [j for j in timed if not self.sides[j].current]
         rivals = sorted(others, key=lambda j: (self.sides[j].variant.is_reference, self._time(j, row.shape, row)))
         twin = self.places.get((variant.name, False))
-        found = [
+        choices = [
             twin if twin in others else next(iter(rivals), None),
             *(self.places.get((n or "", True)) for n in names),
         ]
-        return list(dict.fromkeys(j for j in (*found, winner) if j is not None and j != i and j in timed))
+        return list(dict.fromkeys(j for j in (*choices, winner) if j is not None and j != i and j in timed))
 
     def _case(self, side: Side, shape: Shape) -> dict[str, Any]:
         """Counters in the order of ``counters``, shares of phases, what limits it."""
@@ -267,19 +267,19 @@ class _Pairs:
             taken = row.compared(focus.variant.name, against.variant.name) or taken
         after, before = focus.at(taken[0]), against.at(taken[1])
         across = not against.current
-        apart = self.incomparable if across else ""
+        incomparable = self.incomparable if across else ""
         of = compare_records.case(against.record, before, focus.record, after)
-        times = {c.fact: c for c in of.changes if c.speedup} if of and not apart else {}
+        times = {c.fact: c for c in of.changes if c.speedup} if of and not incomparable else {}
         lead = times.get(row.shape.time) or next(iter(times.values()), None)
         return {
-            "answer": _answer(lead, across, apart),
+            "answer": _answer(lead, across, incomparable),
             "same": bool(of and of.same_code),
             "contradiction": _contradiction(of),
             "times": [
                 [
                     self._shown(against, name, before),
                     self._shown(focus, name, after),
-                    *self._judged(times.get(name), apart),
+                    *self._judged(times.get(name), incomparable),
                 ]
                 for name in TIMES
             ],
@@ -297,10 +297,10 @@ class _Pairs:
             return quantity(fact.number, fact.unit)[0]
         return self._why(self.book.why(name, subject) if side.current else "not in that record")
 
-    def _judged(self, change: Change | None, apart: str) -> list[str | int]:
+    def _judged(self, change: Change | None, incomparable: str) -> list[str | int]:
         """How many times faster, the interval, and the verdict."""
         if change is None or change.ratio is None:
-            why = self._why(apart or "one of the times is missing")
+            why = self._why(incomparable or "one of the times is missing")
             return [why, why, "–"]
         interval = _interval(change) or self._why(change.no_interval)
         return [f"{significant(change.ratio, 3)} ×", interval, change.outcome if change.evidence else "not judged"]
@@ -324,10 +324,10 @@ def _source(side: Side, places: dict[tuple[str, int, str], int]) -> list[int]:
     return [places.setdefault((f.rpartition("/")[2], n, lines[f, n]), len(places)) for f, n in ordered]
 
 
-def _answer(lead: Change | None, across: bool, apart: str) -> tuple[str, str]:
+def _answer(lead: Change | None, across: bool, incomparable: str) -> tuple[str, str]:
     """The words between the two names, and after them."""
-    if apart:
-        return "and", f": their times are not compared ({apart})"
+    if incomparable:
+        return "and", f": their times are not compared ({incomparable})"
     if lead is None or lead.ratio is None:
         return "and", ": no timing mode has a time of both"
     phrase = f"has {significant(lead.ratio, 3)} × the speed of"

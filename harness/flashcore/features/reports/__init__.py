@@ -15,4 +15,9 @@ PLUGIN = Plugin(
         "traced_duration": "flashcore.features.reports.traces:SPEC",
         "traced_launches": "flashcore.features.reports.traces:COUNT_SPEC",
     },
+    causes={
+        f"capture_{kind}": f"flashcore.features.reports.activity:{kind.upper()}"
+        for kind in ("no_cupti", "cupti_failed", "records_dropped", "nothing_recorded", "only_ncu")
+    }
+    | {"capture_stopped": "flashcore.features.reports.capture:Stopped"},
 )

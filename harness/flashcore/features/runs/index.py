@@ -276,8 +276,8 @@ def rows(places: Sequence[Path], case: str, fact: str) -> Iterator[Point]:
         UsageError: no run has it.
     """
     index = Index(places)
-    asked = Case.parse(case)
-    variant, shape = asked.variant, asked.shape
+    selected = Case.parse(case)
+    variant, shape = selected.variant, selected.shape
     points = index.points(fact, variant, shape) or index.points(fact, variant, "")
     if not points:
         names = sorted({*index.facts(variant, shape), *index.facts(variant, "")})

@@ -181,12 +181,12 @@ class Session:
 
         only = replace(context, variants=(variant,))
         context = replace(context, variants=(variant, *(v for v in context.variants if v.is_reference)))
-        found, judgement = _answers(context, Measured(), variant)
+        case_answers, judgement = _answers(context, Measured(), variant)
         yield answer("budgets", answers.of_budgets(judgement))
         failed = any(a.variant == variant.name and a.status == "failed" for a in context.built.artifacts)
         if context.cannot_measure and not failed:
             for shape in [s for s in context.shapes if variant.runs_on(s)][:1]:
-                yield answer("limits", answers.of_limits(found.of(Case(variant.name, shape.name))), shape.name)
+                yield answer("limits", answers.of_limits(case_answers.of(Case(variant.name, shape.name))), shape.name)
         if context.cannot_measure or failed:
             return
         with context.workers.leased(self.say):
@@ -207,9 +207,9 @@ class Session:
         measured = Measured()
         for stage, result in results.items():
             measured = measured.plus(result, StageNote(stage.partition(" ")[0], "ok", 0.0, ""))
-        found, judgement = _answers(context, measured, variant)
+        case_answers, judgement = _answers(context, measured, variant)
         for _, shape in ready:
-            yield answer("limits", answers.of_limits(found.of(Case(variant.name, shape.name))), shape.name)
+            yield answer("limits", answers.of_limits(case_answers.of(Case(variant.name, shape.name))), shape.name)
         yield answer("budgets", answers.of_budgets(judgement))
         advice.cache_clear()  # it would keep the records of the last saves
 
