@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import pty
 import shutil
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from flashcore.cli import main as cli
 from flashcore.errors import Exit
 from tests.conftest import Built
 from tests.support.watching import PATIENCE, Watched, answers
@@ -221,3 +224,14 @@ def test_on_a_gpu_all_four_questions_are_answered(watched: Watched) -> None:
         watched.source.write_text(saved)
         again = answers(watched.until("idle"))
         assert (again["right"]["status"], again["faster"]["status"]) == ("ok", "ok"), again
+
+
+def test_a_watch_that_ends_leaves_interrupts_as_they_were(
+    toy: Built, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python programs that call the command in their own process are interrupted by Ctrl-C afterwards."""
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    assert cli.main(["watch", "--suite", toy.suite.root]) == Exit.INCAPABLE
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    assert "watchfiles" in capsys.readouterr().err

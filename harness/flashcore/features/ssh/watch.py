@@ -31,20 +31,21 @@ def run(arguments: argparse.Namespace) -> int | None:
     if arguments.host is None:
         return None
     watch = plugins.find("commands", "watch")
-    settings, events = options.settings(arguments, upto="profile", join=False), watch.Events()
-    session = _Session(arguments.host, settings, events, watch)
+    settings = options.settings(arguments, upto="profile", join=False)
     keys = {key: does for key, does in watch.KEYS.items() if key != "c"}  # what is sent has no revisions
+    with watch.Events() as events:
+        session = _Session(arguments.host, settings, events, watch)
 
-    def folders() -> list[Path]:
-        return [folder for folder in session.remote.folders if folder.is_dir()]
+        def folders() -> list[Path]:
+            return [folder for folder in session.remote.folders if folder.is_dir()]
 
-    with watch.interface(arguments, settings, folders, events, keys) as inputs:
-        session.start()
-        try:
-            for kind, value in inputs:
-                session.tell(value if kind == "key" else "")
-        finally:
-            session.close()
+        with watch.interface(arguments, settings, folders, events, keys) as inputs:
+            session.start()
+            try:
+                for kind, value in inputs:
+                    session.tell(value if kind == "key" else "")
+            finally:
+                session.close()
     return Exit.OK
 
 

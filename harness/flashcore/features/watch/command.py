@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 from flashcore.cli import options, terminal
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, MissingPackage
@@ -56,12 +56,20 @@ class Event(NamedTuple):
 
 
 class Events(queue.SimpleQueue[Event]):
-    """What happens, from every thread, until it is ``over``; SIGTERM and Ctrl-C quit."""
+    """What happens, from every thread, until it is ``over``; inside it, SIGTERM and Ctrl-C quit."""
 
     def __init__(self) -> None:
         self.over = threading.Event()
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self.put(Event("key", "q")))
+            self._before[number] = signal.signal(number, lambda *_: self.put(Event("key", "q")))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def tell(self, event: str, **more: Any) -> None:
         """Shows an event."""
@@ -73,8 +81,9 @@ class Events(queue.SimpleQueue[Event]):
 
 
 def run(arguments: argparse.Namespace) -> int:
-    events, settings = Events(), options.settings(arguments, upto="profile", join=False)
+    settings = options.settings(arguments, upto="profile", join=False)
     with (
+        Events() as events,
         Session(settings, events.say) as session,
         interface(arguments, settings, lambda: session.paths, events) as inputs,
     ):
