@@ -29,13 +29,13 @@ from typing import Any
 from benchmarks import chains, raw
 from flashcore.cli import progress
 from flashcore.errors import UsageError
-from flashcore.measure.bench import time_pairs
-from flashcore.measure.bench.time_pairs import Contest, Times, copied
-from flashcore.measure.machine import toolchain
-from flashcore.measure.settings import Settings
-from flashcore.measure.workers.kernel_call import KernelCall
-from flashcore.measure.workers.pool import Pool
+from flashcore.machine import toolchain
 from flashcore.model.decide import ALPHA, EFFECT, PROCESSES, Process, decide
+from flashcore.runner.kernel_call import KernelCall
+from flashcore.runner.pool import Pool
+from flashcore.stages.bench import time_pairs
+from flashcore.stages.bench.time_pairs import Contest, Times, copied
+from flashcore.stages.settings import Settings
 
 #: The shapes on which a call is short.
 SUITE, SHAPES = "kernels/attention", ("s256", "mission")

@@ -29,8 +29,8 @@ from benchmarks import raw
 from flashcore.build import binding, build
 from flashcore.build.ninja_graph import HARNESS_INCLUDE
 from flashcore.errors import FlashcoreError
-from flashcore.measure.machine import toolchain
-from flashcore.measure.machine.gpu import Gpu
+from flashcore.machine import toolchain
+from flashcore.machine.gpu import Gpu
 from flashcore.model.suite import Argument, Suite, Variant
 from flashcore.suites.load import load, select
 

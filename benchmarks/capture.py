@@ -19,8 +19,8 @@ from typing import Any
 
 from benchmarks import raw
 from flashcore.errors import CapabilityError, Exit
-from flashcore.measure.machine.gpu import Gpu
-from flashcore.measure.machine.ncu import find_ncu
+from flashcore.machine.gpu import Gpu
+from flashcore.machine.ncu import find_ncu
 from flashcore.records import lookup, store
 
 FACTOR, MORE = 2.5, 10.0  # seconds

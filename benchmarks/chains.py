@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flashcore.build.compiling import compile_all
 from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.features.compare.match_cases import BuiltSuite
-from flashcore.measure.bench import time_pairs
-from flashcore.measure.bench.time_pairs import Contest, copied
-from flashcore.measure.cases import child_cases
-from flashcore.measure.settings import Settings
-from flashcore.measure.workers.kernel_call import KernelCall
-from flashcore.measure.workers.pool import Pool
 from flashcore.pipeline.opening import open_context
+from flashcore.runner.kernel_call import KernelCall
+from flashcore.runner.pool import Pool
+from flashcore.stages.bench import time_pairs
+from flashcore.stages.bench.time_pairs import Contest, copied
+from flashcore.stages.cases import child_cases
+from flashcore.stages.compiling import compile_all
+from flashcore.stages.settings import Settings
 
 PLANTED = Path(__file__).parent / "planted"
 #: Their blocks and threads, their times in us, and by how much they are made longer.

@@ -20,21 +20,21 @@ from statistics import median
 from typing import Any
 
 from benchmarks import raw
-from flashcore.build.compiling import compile_all
 from flashcore.errors import CapabilityError
 from flashcore.explain.advice import advice
 from flashcore.explain.limiter import time_parts
 from flashcore.explain.readings import Readings
 from flashcore.features.watch import child, counted
-from flashcore.measure.cases import child_cases
-from flashcore.measure.formulas import formula_facts
-from flashcore.measure.profile import profile
-from flashcore.measure.settings import Settings
 from flashcore.model.catalogue import FACTS, Kind
 from flashcore.model.record import Measured, StageNote, StageResult
 from flashcore.pipeline.opening import open_recordable
 from flashcore.pipeline.recording import Outcome, joined
 from flashcore.records import store
+from flashcore.stages.cases import child_cases
+from flashcore.stages.compiling import compile_all
+from flashcore.stages.formulas import formula_facts
+from flashcore.stages.profile import profile
+from flashcore.stages.settings import Settings
 
 _RUNS = 2
 #: What ncu's two decimals leave open.

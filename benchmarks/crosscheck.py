@@ -27,17 +27,17 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import raw
-from flashcore.build.compiling import compile_all
 from flashcore.cli import progress
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
-from flashcore.measure.bench import case_times
-from flashcore.measure.cases import child_cases
-from flashcore.measure.context import Context
-from flashcore.measure.machine import toolchain
-from flashcore.measure.settings import Bench, Settings
-from flashcore.measure.workers.kernel_call import Caller, KernelCall, require_device
-from flashcore.measure.workers.problem_file import load_problem
+from flashcore.machine import toolchain
 from flashcore.pipeline.opening import open_context
+from flashcore.runner.kernel_call import Caller, KernelCall, require_device
+from flashcore.runner.problem_file import load_problem
+from flashcore.stages.bench import case_times
+from flashcore.stages.cases import child_cases
+from flashcore.stages.compiling import compile_all
+from flashcore.stages.context import Context
+from flashcore.stages.settings import Bench, Settings
 
 CASES = ("scalar_multiquery/s2048", "unfused_wmma/s4096", "fused_wmma/s4096")
 #: The largest difference of the medians, and the time (us) above which events resolve it.

@@ -23,7 +23,7 @@ from flashcore.errors import UsageError
 from flashcore.gate import judge
 from flashcore.gate.judge import Judgement
 from flashcore.gate.locate import Places
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model.record import Artifact, Environment, Facts, Record
 from flashcore.suites.load import load
 

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import raw
-from flashcore.build.compiling import compile_all
 from flashcore.errors import CapabilityError, Exit
 from flashcore.features.energy.measure import measure as energy_of
-from flashcore.measure.cases import child_cases
-from flashcore.measure.settings import Settings
-from flashcore.measure.workers.pool import Pool
 from flashcore.pipeline import plugins
 from flashcore.pipeline.opening import open_context
+from flashcore.runner.pool import Pool
+from flashcore.stages.cases import child_cases
+from flashcore.stages.compiling import compile_all
+from flashcore.stages.settings import Settings
 
 SUITE, SHAPE = raw.ROOT / "kernels" / "attention", "mission"
 KERNELS = (

@@ -32,15 +32,15 @@ from typing import Any
 
 from benchmarks import raw
 from flashcore.errors import UsageError
-from flashcore.measure.machine import python_process
-from flashcore.measure.workers.journal import Result, Task, answer_of, lost_in, measured_on, parse, read_journal
-from flashcore.measure.workers.pool import Pool
-from flashcore.measure.workers.process import LocalGpu
-from flashcore.measure.workers.program import Limits, Program
+from flashcore.machine import python_process
 from flashcore.records import lookup, store
+from flashcore.runner.journal import Result, Task, answer_of, lost_in, measured_on, parse, read_journal
+from flashcore.runner.pool import Pool
+from flashcore.runner.process import LocalGpu
+from flashcore.runner.program import Limits, Program
 
 _CHILD = (
-    "import os, sys, time\nfrom flashcore.measure.workers.journal import child\n"
+    "import os, sys, time\nfrom flashcore.runner.journal import child\n"
     "def perform(task, journal):\n"
     "    if note := task.payload['note']:\n"
     "        open(note, 'a').write(f'{task.name} {os.getppid()}\\n')\n"

@@ -12,8 +12,8 @@ from pathlib import Path
 from benchmarks import raw
 from benchmarks.chains import PLANTED
 from flashcore.errors import CapabilityError, FlashcoreError
-from flashcore.measure.machine import git
-from flashcore.measure.machine.gpu import Gpu
+from flashcore.machine import git
+from flashcore.machine.gpu import Gpu
 
 #: Steps of each kernel's chain, and those that make the slow one 3 % longer.
 CHAINS = {"planted": 6000, "rewritten": 6000, "steady1": 4500, "steady2": 5000, "steady3": 5500, "steady4": 6500}

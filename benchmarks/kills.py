@@ -31,14 +31,14 @@ from typing import Any
 from benchmarks import raw
 from flashcore.build.ninja_graph import CUBIN
 from flashcore.errors import FlashcoreError
-from flashcore.measure.machine import python_process
-from flashcore.measure.workers import journal
+from flashcore.machine import python_process
 from flashcore.model.files import file_hash
 from flashcore.records import lookup, store
+from flashcore.runner import journal
 
 TESTS = raw.ROOT / "tests"
 _MARK = "FLASHCORE_KILLS"  # in the environment of all that a scenario starts
-NO_GPU = "from flashcore.measure.machine.gpu import Gpu; Gpu.find = lambda: None"
+NO_GPU = "from flashcore.machine.gpu import Gpu; Gpu.find = lambda: None"
 _ENDED = (0, 1, 3)  # what a verdict on a machine without a GPU may be, too
 
 
@@ -424,7 +424,7 @@ class Rounds(Scenario):
     share = 2
     CODE = (
         "import sys; sys.path[:0] = [{root!r}]\n"
-        "from pathlib import Path\nfrom flashcore.measure.profile import profile\n"
+        "from pathlib import Path\nfrom flashcore.stages.profile import profile\n"
         "from tests.support.profiled import NAMES, case, profiling\n"
         "r = profile.profiled([case(n) for n in NAMES], Path({at!r}), profiling(batch=2))\n"
     )
@@ -487,9 +487,9 @@ class Ncu(Rounds):
     most = 0.8
     CODE = (
         "from dataclasses import replace\nfrom pathlib import Path\n"
-        "from flashcore.measure.cases import child_cases\nfrom flashcore.build.compiling import compile_all\n"
-        "from flashcore.measure.machine.ncu import find_ncu\nfrom flashcore.measure.profile import ncu_facts, profile\n"
-        "from flashcore.measure.settings import Profile, Settings\n"
+        "from flashcore.stages.cases import child_cases\nfrom flashcore.stages.compiling import compile_all\n"
+        "from flashcore.machine.ncu import find_ncu\nfrom flashcore.stages.profile import ncu_facts, profile\n"
+        "from flashcore.stages.settings import Profile, Settings\n"
         "from flashcore.pipeline.opening import open_context\n"
         "few = ['gpu__time_duration.sum', 'smsp__inst_executed.sum', 'dram__bytes.sum']\n"
         "ncu_facts.metrics_to_request = lambda *_, **__: few\n"

@@ -52,20 +52,20 @@ TESTS: dict[str, tuple[str, ...]] = {
     "gate/judge": ("gate/test_regressions.py",),
     "gate/regressions": ("gate/test_baseline.py",),
     "gate/wording": ("gate/test_formats.py",),
-    "measure/bench/child": ("measure/bench/test_case_times.py", "measure/bench/test_bench.py"),
-    "measure/bench/driver": ("measure/bench/test_case_times.py", "measure/bench/test_bench.py"),
-    "measure/bench/message": ("measure/bench/test_case_times.py", "measure/bench/test_bench.py"),
-    "measure/bench/rotation": ("measure/bench/test_proof.py", "measure/bench/test_case_times.py"),
-    "measure/check/child": ("measure/check/test_check.py",),
-    "measure/context": ("measure/test_context.py",),
-    "measure/machine/toolchain": ("cli/test_gate.py",),
-    "measure/profile/ncu_facts": ("readers/test_phases.py",),
-    "measure/workers/journal": ("measure/workers/test_supervisor.py",),
-    "measure/workers/process": ("measure/workers/test_supervisor.py", "measure/workers/test_pool.py"),
-    "measure/workers/program": ("measure/workers/test_supervisor.py", "measure/workers/test_pool.py"),
-    "measure/workers/references": ("measure/check/test_check.py", "measure/workers/test_kernel_call.py"),
-    "measure/workers/supervisor": ("measure/workers/test_process.py",),
-    "model/catalogue": ("measure/profile/test_ncu_facts.py", "records/test_store.py"),
+    "stages/bench/child": ("stages/bench/test_case_times.py", "stages/bench/test_bench.py"),
+    "stages/bench/driver": ("stages/bench/test_case_times.py", "stages/bench/test_bench.py"),
+    "stages/bench/message": ("stages/bench/test_case_times.py", "stages/bench/test_bench.py"),
+    "stages/bench/rotation": ("stages/bench/test_proof.py", "stages/bench/test_case_times.py"),
+    "stages/check/child": ("stages/check/test_check.py",),
+    "stages/context": ("stages/test_context.py",),
+    "machine/toolchain": ("cli/test_gate.py",),
+    "stages/profile/ncu_facts": ("readers/test_phases.py",),
+    "runner/journal": ("runner/test_supervisor.py",),
+    "runner/process": ("runner/test_supervisor.py", "runner/test_pool.py"),
+    "runner/program": ("runner/test_supervisor.py", "runner/test_pool.py"),
+    "runner/references": ("stages/check/test_check.py", "runner/test_kernel_call.py"),
+    "runner/supervisor": ("runner/test_process.py",),
+    "model/catalogue": ("stages/profile/test_ncu_facts.py", "records/test_store.py"),
     "model/cause": ("model/test_causes.py",),
     "model/causes": ("model/test_causes.py", "explain/test_explain.py", "records/test_freshness.py"),
     "model/files": ("report/test_report.py",),
@@ -96,7 +96,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "readers/compiler_log": ("build/test_build.py",),
     "readers/host_code": ("build/test_build.py",),
     "readers/ncu/numerals": ("readers/ncu/test_raw_page.py", "features/reports/test_csv_pages.py"),
-    "readers/ncu/results": ("readers/ncu/test_raw_page.py", "measure/profile/test_ncu_facts.py"),
+    "readers/ncu/results": ("readers/ncu/test_raw_page.py", "stages/profile/test_ncu_facts.py"),
     "readers/sass": ("readers/test_spills.py", "readers/test_phases.py", "build/test_static_facts.py"),
     "records/assemble": ("pipeline/test_run.py",),
     "records/lookup": ("cli/test_gate.py", "records/test_packed.py"),
@@ -110,7 +110,7 @@ RESULTS = Path(__file__).parent / "results" / "mutation.json.xz"
 WHY = Path(__file__).with_name("mutation_why.json")
 GOAL = 0.9
 #: Modules whose mutants need a build of their own; the tests of others share one.
-_BUILDING = ("build/", "measure/machine/toolchain")
+_BUILDING = ("build/", "machine/toolchain")
 _LIMIT = 240.0  # seconds that a mutant's tests get
 
 

@@ -20,16 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import raw
-from flashcore.build.compiling import compile_all
 from flashcore.cli import progress
 from flashcore.errors import CapabilityError, FlashcoreError
-from flashcore.measure.cases import child_cases
-from flashcore.measure.machine import ncu, python_process, toolchain
-from flashcore.measure.profile import code, profile
-from flashcore.measure.settings import Settings
-from flashcore.measure.workers.journal import Task
-from flashcore.measure.workers.kernel_call import KernelCall
+from flashcore.machine import ncu, python_process, toolchain
 from flashcore.pipeline.opening import open_context
+from flashcore.runner.journal import Task
+from flashcore.runner.kernel_call import KernelCall
+from flashcore.stages.cases import child_cases
+from flashcore.stages.compiling import compile_all
+from flashcore.stages.profile import code, profile
+from flashcore.stages.settings import Settings
 
 
 def main(argv: Sequence[str] | None = None) -> int:

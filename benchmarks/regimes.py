@@ -22,11 +22,11 @@ from typing import Any
 
 from benchmarks import raw
 from flashcore.errors import CapabilityError, Exit
-from flashcore.measure.bench.interleave import Turns, Watch, distributions, sample
-from flashcore.measure.bench.statistics import StopRule, percentiles
-from flashcore.measure.bench.timing import Timed, Timer
-from flashcore.measure.machine import toolchain
-from flashcore.measure.machine.gpu import Gpu
+from flashcore.machine import toolchain
+from flashcore.machine.gpu import Gpu
+from flashcore.stages.bench.interleave import Turns, Watch, distributions, sample
+from flashcore.stages.bench.statistics import StopRule, percentiles
+from flashcore.stages.bench.timing import Timed, Timer
 
 #: About 0.5, 1, 4 and 20 us.
 SPINS = (1_000, 2_000, 8_000, 40_000)

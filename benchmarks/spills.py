@@ -22,7 +22,7 @@ from benchmarks import raw
 from flashcore.build.static_facts import ptxas_spills
 from flashcore.errors import UsageError
 from flashcore.features.audit.inventory import inventory
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model.cause import Cause
 
 ARCHS = ("sm_61", "sm_80", "sm_90a", "sm_100a", "sm_120")

@@ -31,8 +31,8 @@ import tomlkit
 
 from benchmarks import raw
 from flashcore.errors import UsageError
-from flashcore.measure.machine import python_process
-from flashcore.measure.machine.gpu import Gpu
+from flashcore.machine import python_process
+from flashcore.machine.gpu import Gpu
 from flashcore.model.case import Case
 from flashcore.records import lookup, store
 from flashcore.suites import load

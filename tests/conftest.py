@@ -27,15 +27,15 @@ import pytest
 
 from flashcore.build import build
 from flashcore.errors import FlashcoreError
-from flashcore.measure.bench import timing
-from flashcore.measure.machine import python_process, toolchain
-from flashcore.measure.machine.gpu import Gpu
+from flashcore.machine import python_process, toolchain
+from flashcore.machine.gpu import Gpu
 from flashcore.model.files import file_hash
 from flashcore.model.record import Artifact, Record
 from flashcore.model.suite import Suite, Variant
 from flashcore.pipeline import plugins
 from flashcore.readers.ncu.results import Report
 from flashcore.records import lookup, store
+from flashcore.stages.bench import timing
 from flashcore.suites import load
 from tests import forks
 from tests.recorded import RECORDED
@@ -364,10 +364,10 @@ def copy(tmp_path: Path) -> Callable[[], Path]:
 
 
 #: Python that a process runs first, so that it builds no operator.
-NO_TORCH = "\nimport flashcore.measure.machine.toolchain as t; t.torch_root = lambda: None\n"
+NO_TORCH = "\nimport flashcore.machine.toolchain as t; t.torch_root = lambda: None\n"
 #: The same for SASS, as :func:`hide_disassembler`.
 NO_DISASSEMBLER = """
-import flashcore.measure.machine.toolchain as t
+import flashcore.machine.toolchain as t
 found = t.optional_tool
 t.optional_tool = lambda name: None if name == "nvdisasm" else found(name)
 """

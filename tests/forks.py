@@ -31,8 +31,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from flashcore.measure.machine import python_process
-from flashcore.measure.workers import process
+from flashcore.machine import python_process
+from flashcore.runner import process
 
 #: What the command line imports for nearly every command; pages, tables and other packages are left to who needs them.
 COMMANDS = (
@@ -43,12 +43,12 @@ COMMANDS = (
 #: What those import that run kernels.
 KERNELS = (
     "torch",
-    "flashcore.measure.workers.kernel_call",
-    "flashcore.measure.workers.problem_file",
-    "flashcore.measure.bench.timing",
+    "flashcore.runner.kernel_call",
+    "flashcore.runner.problem_file",
+    "flashcore.stages.bench.timing",
 )
 _CHILDREN = (
-    "flashcore.measure.bench.", "flashcore.measure.check.",
+    "flashcore.stages.bench.", "flashcore.stages.check.",
     "flashcore_judge.answers", "flashcore_map.",
 )  # fmt: skip
 #: Of a library's or Python's own start; the child would come too late to be told.

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flashcore.measure.bench.timing import Calls, Restored, Timed, Timer, calls_for
-from flashcore.measure.workers.guarded import Outputs
+from flashcore.runner.guarded import Outputs
+from flashcore.stages.bench.timing import Calls, Restored, Timed, Timer, calls_for
 
 
 class HostTimer(Timer):

@@ -17,7 +17,7 @@ import pytest
 
 from flashcore.build import build
 from flashcore.cli.main import parser
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model.suite import TIERS
 from flashcore.records import lookup, packed, store
 from flashcore.suites.load import load
@@ -252,7 +252,7 @@ def test_the_gate_needs_nothing_but_pydantic(repository: Path) -> None:
         "        if name.split('.')[0] in ('torch', 'plotly', 'jinja2', 'numpy', 'nvtx'):\n"
         "            raise ModuleNotFoundError(name)\n"
         "sys.meta_path.insert(0, No())\n"
-        "import flashcore.measure.machine.toolchain as t; t.torch_root = lambda: None\n"
+        "import flashcore.machine.toolchain as t; t.torch_root = lambda: None\n"
         "from flashcore.cli.main import main; sys.exit(main())\n"
     )
     done = subprocess.run(

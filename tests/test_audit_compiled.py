@@ -13,7 +13,7 @@ from flashcore.cli.main import main
 from flashcore.errors import Exit, FlashcoreError
 from flashcore.features.audit.inventory import inventory
 from flashcore.features.audit.record import record_of
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model.cause import Cause
 from flashcore.model.causes import STACK_UNKNOWN, NotLinked
 from flashcore.model.record import Record

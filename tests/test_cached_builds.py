@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.build import build, launch_plan, static_facts
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model.record import Facts
 from tests.conftest import TOY, Built, compile_one, no_disassembler
 

@@ -24,7 +24,7 @@ from flashcore.cli import main as cli
 from flashcore.errors import Exit
 from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model.case import Case
 from flashcore.model.catalogue import STALL_REASONS
 from flashcore.model.record import CaseSubject, Subject

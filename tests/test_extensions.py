@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import Exit
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.pipeline import plugins
 from flashcore.records import store
 from tests import factory

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from tests.conftest import ROOT
 
 pytest.importorskip("setuptools")
@@ -97,11 +97,11 @@ def test_the_roofs_suite_is_installed_with_it(command: Path, tmp_path: Path) -> 
 def test_recorded_roofs_are_read_from_anywhere(command: Path, tmp_path: Path) -> None:
     """The recorded roofs are read with the installed suite's problems, though the run names a folder not here."""
     code = (
-        "from flashcore.pipeline import run; from flashcore.measure.settings import Settings\n"
+        "from flashcore.pipeline import run; from flashcore.stages.settings import Settings\n"
         f"record, found = run.measure_roofs(Settings(suite='', profiles={str(ROOT / 'profiles')!r}), print)\n"
         "print(record.suite.root, len(found) > 30)"
     )
-    start = "import flashcore.measure.machine.gpu as g\ng.Gpu.find = staticmethod(lambda: None)\n"
+    start = "import flashcore.machine.gpu as g\ng.Gpu.find = staticmethod(lambda: None)\n"
     done = run(command.parent / "python", "-P", "-c", start + code, cwd=tmp_path)
     assert (done.stdout, done.returncode) == ("kernels/roofs True\n", 0), done.stderr
 

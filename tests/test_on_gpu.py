@@ -18,12 +18,12 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import Exit, FlashcoreError
-from flashcore.measure.machine import ncu, toolchain
-from flashcore.measure.machine.gpu import Gpu
-from flashcore.measure.workers.kernel_call import KernelCall
+from flashcore.machine import ncu, toolchain
+from flashcore.machine.gpu import Gpu
 from flashcore.model.case import Case
 from flashcore.model.record import CaseOutcome, CaseSubject, Facts, Record
 from flashcore.records import lookup, store
+from flashcore.runner.kernel_call import KernelCall
 from flashcore.suites import load
 from tests.conftest import FAULTS, ROOT, TOY, UPDATE, Built, build_once, flashcore
 
@@ -121,7 +121,7 @@ def test_what_was_measured_joins_a_run_without_a_gpu(
     whole: tuple[Record, Path], build_dirs: Callable[[Path], str]
 ) -> None:
     _, folder = whole
-    no_gpu = "from flashcore.measure.machine.gpu import Gpu; Gpu.find = lambda: None"
+    no_gpu = "from flashcore.machine.gpu import Gpu; Gpu.find = lambda: None"
     done = flashcore("gate", "--suite", str(TOY), "--build-dir", build_dirs(TOY), cwd=folder, start=no_gpu)
     assert done.returncode == Exit.OK, done.stdout + done.stderr
     assert re.search(r"join: \d+ facts of 8 cases from run", done.stderr)
@@ -246,7 +246,7 @@ print(json.dumps(results))
 def test_a_tensor_with_strides_is_taken_or_refused_with_a_reason(update: Built) -> None:
     code = f"""
 import json, sys, torch
-from flashcore.measure.workers.kernel_call import operator
+from flashcore.runner.kernel_call import operator
 op = operator("update", "plain", sys.argv[1])
 prepare = "a, odd, b, c = (torch.ones(8, n, device='cuda') for n in (16, 17, 8, 8))\\n"
 taken = lambda: "taken" if bool((c[1:] >= 10).all()) else str(c)
@@ -314,8 +314,8 @@ def test_a_run_killed_in_each_stage_is_resumed(tmp_path: Path, build_dirs: Calla
 
 PREPARE = """
 import json, sys, torch
-from flashcore.measure.workers.kernel_call import Caller, KernelCall
-from flashcore.measure.workers.problem_file import load_problem
+from flashcore.runner.kernel_call import Caller, KernelCall
+from flashcore.runner.problem_file import load_problem
 case = KernelCall.from_json(json.loads(sys.argv[1]))
 caller = Caller(case, load_problem(case.root, case.problem_file))
 op = torch.ops.flashcore_toy.two_steps
@@ -401,7 +401,7 @@ def test_a_wrong_tensor_is_refused_with_a_reason(toy: Built) -> None:
 ON_THE_SECOND = """
 import math, sys, torch
 from torch.nn.functional import scaled_dot_product_attention
-from flashcore.measure.workers.kernel_call import operator
+from flashcore.runner.kernel_call import operator
 op = operator("attention_general", "attention", sys.argv[1])
 
 def made(device, seq, depth):

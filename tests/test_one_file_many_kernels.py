@@ -10,7 +10,7 @@ import pytest
 
 from flashcore.cli.main import main
 from flashcore.errors import Exit
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from tests.conftest import TOY
 
 KERNELS = """\

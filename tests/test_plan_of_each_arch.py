@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.build.compiling import compile_all
 from flashcore.gate.judge import judge
-from flashcore.measure.machine import toolchain
-from flashcore.measure.machine.gpu import Gpu
-from flashcore.measure.settings import Settings
+from flashcore.machine import toolchain
+from flashcore.machine.gpu import Gpu
 from flashcore.model.record import Built, Facts, Record
 from flashcore.pipeline.opening import open_context
+from flashcore.stages.compiling import compile_all
+from flashcore.stages.settings import Settings
 from flashcore.suites.load import load
 from tests import factory
 from tests.conftest import TOY, no_disassembler

@@ -22,7 +22,7 @@ from flashcore.errors import Exit
 from flashcore.gate import baseline, judge
 from flashcore.gate.baseline import Baseline
 from flashcore.gate.judge import Judgement
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model.record import Artifact, Plan, Record
 from flashcore.model.suite import Suite
 from flashcore.suites import load as suite_module

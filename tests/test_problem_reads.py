@@ -86,7 +86,7 @@ LOOKED_FOR = ("overrides.json", "tables")
 #: As the child of check does, with Python's own cache of compiled files the second time.
 CHILD = """
 import json, sys
-from flashcore.measure.workers import opened_files, problem_file as p
+from flashcore.runner import opened_files, problem_file as p
 opened_files.watch()
 module = p.load_file(sys.argv[1] + "/problem.py")
 for name in ("peers.py", "process.py"):
@@ -209,7 +209,7 @@ def test_a_package_that_was_installed_into_a_folder_of_its_own_is_no_input(tmp_p
     (target / "installed_there-1.dist-info" / "RECORD").write_text("installed_there/__init__.py,,\n")
     (tmp_path / "reader.py").write_text("import installed_there, mine\n")
     code = (
-        "import json, sys; from flashcore.measure.workers import opened_files as o; root = sys.argv[1]; o.watch(); "
+        "import json, sys; from flashcore.runner import opened_files as o; root = sys.argv[1]; o.watch(); "
         "sys.path.insert(0, root); o.track(f'{root}/reader.py'); import reader; print(json.dumps(o.reads(root)))"
     )
     environment = os.environ | {"PYTHONPATH": f"{target}:{ROOT / 'harness'}"}

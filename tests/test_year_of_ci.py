@@ -14,13 +14,13 @@ import pytest
 
 from flashcore.cli.main import main
 from flashcore.errors import Exit
-from flashcore.measure.machine import gpu_choice, toolchain
-from flashcore.measure.machine.gpu import Gpu
-from flashcore.measure.settings import Settings
+from flashcore.machine import gpu_choice, toolchain
+from flashcore.machine.gpu import Gpu
 from flashcore.model.record import CaseKey, CaseOutcome, Facts, Record
 from flashcore.pipeline import run
 from flashcore.pipeline.opening import open_recordable
 from flashcore.records import store
+from flashcore.stages.settings import Settings
 from tests import factory
 from tests.conftest import TOY, hide_disassembler
 
@@ -28,8 +28,8 @@ RUN = "20260102T000000Z-0001"
 #: What the child of check records: the files that the problem's code opens.
 READS = """
 import json, sys
-from flashcore.measure.workers import opened_files
-from flashcore.measure.workers.problem_file import load_problem
+from flashcore.runner import opened_files
+from flashcore.runner.problem_file import load_problem
 opened_files.watch()
 load_problem(sys.argv[1], "problem.py").make_inputs({"N": 8}, 0, "cpu")
 print(json.dumps(opened_files.reads(sys.argv[1])))

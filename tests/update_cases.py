@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.model.suite import Argument
+from flashcore.runner.kernel_call import KernelCall
 
 ROOT = Path(__file__).parent / "suites" / "update"
 ARGUMENTS = (

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from flashcore.chips.metric_tables.lookup import SUFFIX, TABLES, Table
 from flashcore.errors import CapabilityError
-from flashcore.measure.machine.ncu import find_ncu, last_lines
-from flashcore.measure.machine.toolchain import site_packages, version_of
+from flashcore.machine.ncu import find_ncu, last_lines
+from flashcore.machine.toolchain import site_packages, version_of
 
 LIBRARY = "libnvperf_host.so"
 PACKAGE = "nvidia-cuda-cupti"

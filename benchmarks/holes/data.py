@@ -238,7 +238,7 @@ _READS = {  # how → (the problem's line, the file that it reads)
 }
 _CHILD = """
 import json, sys
-from flashcore.measure.workers import opened_files, problem_file as p
+from flashcore.runner import opened_files, problem_file as p
 opened_files.watch()
 p.load_file(sys.argv[1] + "/problem.py")
 print(json.dumps(opened_files.reads(sys.argv[1])))

@@ -13,20 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import raw
-from flashcore.measure.machine import python_process
-from flashcore.measure.settings import Settings
+from flashcore.machine import python_process
 from flashcore.model import intervals
 from flashcore.model.case import Case
 from flashcore.model.causes import OverReference
 from flashcore.model.record import CaseOutcome, Facts, Record, Source
 from flashcore.pipeline.recording import present
 from flashcore.records import store
+from flashcore.stages.settings import Settings
 from tests import factory
 
 TOY = raw.ROOT / "tests" / "suites" / "toy"
 RUN = "20260102T030405Z-0001"
 #: Neither torch nor the disassembler, which take most of a build's time: nothing here looks at what they make.
-START = """import sys, flashcore.measure.machine.toolchain as t
+START = """import sys, flashcore.machine.toolchain as t
 found, t.torch_root = t.optional_tool, lambda: None
 t.optional_tool = lambda name: None if name == "nvdisasm" else found(name)"""
 LIMITS = """

@@ -105,8 +105,8 @@ class Judge:
     """The check's judge on the CPU, for the attention suite's own problem."""
 
     def __init__(self, suite: Path) -> None:
-        from flashcore.measure.workers.accuracy import errors
-        from flashcore.measure.workers.problem_file import load_problem
+        from flashcore.runner.accuracy import errors
+        from flashcore.runner.problem_file import load_problem
 
         self.problem = load_problem(str(suite), "problem.py")
         self._known = []
@@ -118,7 +118,7 @@ class Judge:
 
     def complaints(self, change_inputs: Change, change_output: Change) -> list[str]:
         """The complaints about a kernel of this tolerance class with one planted change."""
-        from flashcore.measure.workers.accuracy import errors, judge, not_finite
+        from flashcore.runner.accuracy import errors, judge, not_finite
 
         complaints = []
         for kind, inputs, reference, entitled in self._known:

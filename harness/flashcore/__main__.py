@@ -2,7 +2,7 @@
 
 Python searches empty or relative entries of PYTHONPATH, which are folders below the current one, before the standard
 library: a user's ``json.py`` would replace the real one. So such entries are removed before anything else is imported;
-:mod:`flashcore.measure.machine.python_process` starts children without them.
+:mod:`flashcore.machine.python_process` starts children without them.
 """
 
 import os

@@ -16,10 +16,10 @@ from typing import Any
 
 from flashcore.build.build import Options, build
 from flashcore.errors import Exit, FlashcoreError
-from flashcore.measure.machine.gpu import Gpu
-from flashcore.measure.workers.kernel_call import operator, require_device, synchronize
-from flashcore.measure.workers.problem_file import load_problem
+from flashcore.machine.gpu import Gpu
 from flashcore.model.files import write_atomically
+from flashcore.runner.kernel_call import operator, require_device, synchronize
+from flashcore.runner.problem_file import load_problem
 from flashcore.suites.load import load
 
 HERE = Path(__file__).resolve().parent

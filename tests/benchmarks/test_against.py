@@ -11,9 +11,9 @@ import pytest
 
 from benchmarks import against, chains
 from flashcore.build import static_facts as facts_module
-from flashcore.measure.bench.time_pairs import Times
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model.decide import PROCESSES
+from flashcore.stages.bench.time_pairs import Times
 from tests.conftest import compile_one
 
 

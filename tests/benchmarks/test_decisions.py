@@ -9,7 +9,7 @@ import pytest
 from benchmarks import decisions
 from benchmarks.decisions import EDITS, FAULTS, HARMLESS, Edit, Outcome, harmless
 from flashcore.errors import Exit
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("whole_cuda_headers")]
 

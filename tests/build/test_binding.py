@@ -9,16 +9,16 @@ import subprocess
 import pytest
 
 from flashcore.build import binding
-from flashcore.measure.machine import python_process
-from flashcore.measure.workers.kernel_call import KernelCall
+from flashcore.machine import python_process
 from flashcore.model.suite import Argument, Problem
+from flashcore.runner.kernel_call import KernelCall
 from tests import forks
 from tests.conftest import ROOT, TOY, Built
 
 CHILD = """
 import json, os, sys, torch
-from flashcore.measure.workers.kernel_call import Caller, KernelCall
-from flashcore.measure.workers.problem_file import load_problem
+from flashcore.runner.kernel_call import Caller, KernelCall
+from flashcore.runner.problem_file import load_problem
 from torch._subclasses.fake_tensor import FakeTensorMode
 case, copy = KernelCall.from_json(json.loads(sys.argv[1])), sys.argv[2]
 for library, suffix in ((case.library, ""), (copy, "_b1f2")):
@@ -86,7 +86,7 @@ def test_the_operator_has_a_fake_kernel(printed: list[str]) -> None:
 
 ABSENT = """
 import sys, torch
-from flashcore.measure.workers.kernel_call import operator
+from flashcore.runner.kernel_call import operator
 op = operator("update", "plain", sys.argv[1])
 print(op._schema)
 from torch._subclasses.fake_tensor import FakeTensorMode

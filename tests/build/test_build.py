@@ -22,7 +22,7 @@ from flashcore.build import build, launch_plan, static_facts
 from flashcore.cli import check
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.gate import judge
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model.causes import CompileFailed, CompilerStopped
 from flashcore.model.record import Artifact, Fact
 from flashcore.suites import load

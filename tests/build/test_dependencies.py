@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.build import dependencies
 from flashcore.build.dependencies import Inputs, Tools, parsed, plain_text, refuse_unsafe, unlisted
 from flashcore.errors import FlashcoreError, UsageError
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 
 # --- the text -----------------------------------------------------------------------------------
 
@@ -131,7 +130,7 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A suite that was just compiled, with nothing of the compiler's in the environment."""
-    for name in (*dependencies._FLAGS, *dependencies._FOLDERS, *dependencies._OTHERS):
+    for name in toolchain.VARIABLES:
         monkeypatch.delenv(name, raising=False)
     return Place(tmp_path)
 

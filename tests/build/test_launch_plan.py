@@ -19,7 +19,7 @@ import pytest
 from flashcore.build import launch_plan
 from flashcore.cli import check
 from flashcore.errors import Exit
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model.causes import PlanStopped
 from flashcore.model.record import Artifact
 from flashcore.model.suite import ForeignLauncher, Problem, Shape

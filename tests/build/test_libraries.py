@@ -14,7 +14,7 @@ from flashcore.cli import check
 from flashcore.errors import CapabilityError, Exit
 from flashcore.features.recorded import launchers
 from flashcore.gate import judge
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model.causes import CompileFailed, LibraryLaunches, LibraryMissing
 from flashcore.model.record import Artifact, Environment, Facts, Plan, Record
 from flashcore.model.suite import Suite

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from flashcore.build.ninja_graph import CUBIN, PLAN, Programs, Unit, graph
-from flashcore.measure.machine.toolchain import Nvcc
+from flashcore.machine.toolchain import Nvcc
 from flashcore.suites import load
 from tests.conftest import TOY
 

@@ -13,7 +13,7 @@ import pytest
 
 from flashcore.build import static_facts as facts_module
 from flashcore.explain import explain
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model.case import Case
 from flashcore.model.cause import Detail
 from flashcore.model.causes import MESSAGE, NOT_IN_LOG, SPILLS_DISAGREE, SpillsNotListed

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.errors import CapabilityError
-from flashcore.measure.workers.journal import Journal, Task, child
+from flashcore.runner.journal import Journal, Task, child
 
 HOW = sys.argv[3] if len(sys.argv) > 3 else ""
 

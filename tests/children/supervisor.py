@@ -6,10 +6,10 @@ import json
 import sys
 from pathlib import Path
 
-from flashcore.measure.workers.journal import Task
-from flashcore.measure.workers.pool import Pool
-from flashcore.measure.workers.process import LocalGpu
-from flashcore.measure.workers.program import Limits, Program
+from flashcore.runner.journal import Task
+from flashcore.runner.pool import Pool
+from flashcore.runner.process import LocalGpu
+from flashcore.runner.program import Limits, Program
 
 tasks = [Task(t["name"], t["payload"]) for t in json.loads(sys.argv[2])]
 actor = str(Path(__file__).with_name("actor.py"))

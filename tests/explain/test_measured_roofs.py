@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from flashcore.explain import measured_roofs
-from flashcore.measure.bench import child
-from flashcore.measure.workers.problem_file import load_problem
 from flashcore.model.record import Record, Value
 from flashcore.model.suite import Suite
+from flashcore.runner.problem_file import load_problem
+from flashcore.stages.bench import child
 from flashcore.suites.load import load
 from tests import factory
 from tests.conftest import ROOT

@@ -32,12 +32,12 @@ from flashcore.explain.rows import Row
 from flashcore.gate import baseline, judge
 from flashcore.gate.formats import FORMATS
 from flashcore.gate.locate import Places
-from flashcore.measure.profile import ncu_facts
-from flashcore.measure.workers import journal
 from flashcore.model.case import Case
 from flashcore.model.record import CaseSubject
 from flashcore.readers.ncu import raw_page
 from flashcore.records import store
+from flashcore.runner import journal
+from flashcore.stages.profile import ncu_facts
 from flashcore.suites import load
 from tests import factory
 from tests.conftest import TESTS, TOY

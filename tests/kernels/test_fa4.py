@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flashcore.measure.workers.problem_file import load_file, load_problem
+from flashcore.runner.problem_file import load_file, load_problem
 from tests.conftest import ROOT
 
 torch = pytest.importorskip("torch")

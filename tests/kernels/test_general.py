@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from flashcore.measure.workers.guarded import Outputs
-from flashcore.measure.workers.kernel_call import KernelCall
-from flashcore.measure.workers.problem_file import load_problem
-from flashcore.measure.workers.references import References
 from flashcore.model.suite import Argument
+from flashcore.runner.guarded import Outputs
+from flashcore.runner.kernel_call import KernelCall
+from flashcore.runner.problem_file import load_problem
+from flashcore.runner.references import References
 from tests.conftest import ROOT
 
 torch = pytest.importorskip("torch")

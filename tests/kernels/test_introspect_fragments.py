@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flashcore.errors import CapabilityError, Exit, FlashcoreError
-from flashcore.measure.machine.gpu import Gpu
+from flashcore.machine.gpu import Gpu
 from tests.conftest import ROOT
 
 SUITE = ROOT / "kernels/attention"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.measure.workers.problem_file import load_file
+from flashcore.runner.problem_file import load_file
 from tests.conftest import ROOT
 
 FOLDER = ROOT / "kernels/attention_general"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.measure.machine.gpu import Gpu
+from flashcore.machine.gpu import Gpu
 from tests.conftest import ROOT, flashcore
 
 MODEL = ROOT / "examples/transformer/model.py"

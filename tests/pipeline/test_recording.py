@@ -7,19 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.measure.context import Context
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model.causes import CodeChanged
 from flashcore.model.record import Built, Measured, Origin, Record
 from flashcore.pipeline.recording import Outcome, joined, recorded_before
 from flashcore.records import assemble, store
-from tests import factory, stages
+from flashcore.stages.context import Context
+from tests import factory
+from tests.support import staged
 
 
 @pytest.fixture
 def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
     monkeypatch.setattr(toolchain, "find_nvcc", lambda *_: None)
-    return stages.context(tmp_path, profiles=str(tmp_path / "profiles"), records=(str(tmp_path / "more"),))
+    return staged.context(tmp_path, profiles=str(tmp_path / "profiles"), records=(str(tmp_path / "more"),))
 
 
 def test_what_was_joined_and_what_is_stale_is_told(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import UsageError
-from flashcore.measure.context import silent
-from flashcore.measure.settings import Settings
 from flashcore.pipeline import resume
+from flashcore.stages.context import silent
+from flashcore.stages.settings import Settings
 
 CLOSURES = {"fast sm_80": "abc"}
 

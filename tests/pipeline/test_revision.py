@@ -14,11 +14,11 @@ from flashcore.build import build
 from flashcore.errors import UsageError
 from flashcore.explain import compare_records
 from flashcore.features.compare import sides
-from flashcore.measure.context import Context
-from flashcore.measure.machine import toolchain
-from flashcore.measure.settings import Settings
+from flashcore.machine import toolchain
 from flashcore.model.record import Record
 from flashcore.pipeline import revision
+from flashcore.stages.context import Context
+from flashcore.stages.settings import Settings
 from flashcore.suites.load import load
 from tests import factory
 from tests.conftest import NO_TORCH, TOY, flashcore

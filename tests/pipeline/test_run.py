@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 
-from flashcore.measure.context import Context
-from flashcore.measure.machine.gpu import Gpu
-from flashcore.measure.settings import Settings
-from flashcore.measure.workers.pool import Pool
+from flashcore.machine.gpu import Gpu
 from flashcore.model.record import Record
 from flashcore.pipeline import resume
 from flashcore.pipeline import run as run_module
 from flashcore.records import store
-from tests import factory, stages
+from flashcore.runner.pool import Pool
+from flashcore.stages.context import Context
+from flashcore.stages.settings import Settings
+from tests import factory
 from tests.conftest import TOY, published_run
+from tests.support import staged
 
 
 def test_an_interrupted_run_is_continued_on_the_gpus_that_are_named(
@@ -77,7 +78,7 @@ def chosen(
     host = Host(uuid or recorded.gpus[0].uuid, replace(gpu, **changes))
     monkeypatch.setattr(run_module, "executor_of", lambda settings: host)
     monkeypatch.setattr(run_module, "limits", lambda uuid: limits)
-    context = stages.context(folder)
+    context = staged.context(folder)
     monkeypatch.setattr(run_module, "open_recordable", lambda settings, say, *, needs_gpu: context)
     measured = replace(recorded, id="20270101T000000Z-0001")
     monkeypatch.setattr(run_module, "run", lambda context: run_module.Run(measured, folder, context.settings))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flashcore.build.static_facts import disassemble
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model.cause import Cause
 from flashcore.model.causes import (
     CALLED_SEPARATELY,

@@ -18,12 +18,7 @@ from hypothesis import strategies as st
 from flashcore.build import build
 from flashcore.cli import list as list_command
 from flashcore.errors import UsageError
-from flashcore.measure.context import Context
-from flashcore.measure.machine import toolchain
-from flashcore.measure.profile import code as profiled_code
-from flashcore.measure.profile import ncu_facts
-from flashcore.measure.profile.ncu_facts import Built as BuiltCase
-from flashcore.measure.settings import Settings
+from flashcore.machine import toolchain
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
 from flashcore.model.record import Built, CaseSubject, Facts
@@ -31,6 +26,11 @@ from flashcore.readers import sass, spills
 from flashcore.readers.ncu import raw_page
 from flashcore.readers.ncu.results import EXECUTED, SAMPLES, Result
 from flashcore.readers.phases import Code, Sources, of_code, of_lines, of_variant
+from flashcore.stages.context import Context
+from flashcore.stages.profile import code as profiled_code
+from flashcore.stages.profile import ncu_facts
+from flashcore.stages.profile.ncu_facts import Built as BuiltCase
+from flashcore.stages.settings import Settings
 from tests import factory
 from tests.conftest import TESTS
 from tests.recorded import RECORDED

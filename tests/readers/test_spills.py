@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from flashcore.build.static_facts import facts
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model.causes import NOT_IN_LOG
 from flashcore.model.record import Artifact, Fact
 from flashcore.readers import sass, spills

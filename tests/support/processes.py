@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flashcore.measure.workers.journal import Task
+from flashcore.runner.journal import Task
 from tests.conftest import TESTS
 
 CHILDREN = TESTS / "children"

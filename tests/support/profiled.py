@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
-from flashcore.measure.profile import profile
-from flashcore.measure.settings import Profile
-from flashcore.measure.workers.journal import Task
-from flashcore.measure.workers.program import Limits
 from flashcore.model.case import Case
 from flashcore.model.record import CaseSubject, Facts, StageResult, Subject
+from flashcore.runner.journal import Task
+from flashcore.runner.program import Limits
+from flashcore.stages.profile import profile
+from flashcore.stages.settings import Profile
 from tests.conftest import TESTS
 
 STANDIN = TESTS / "standins" / "ncu"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model.suite import Suite
 from flashcore.suites.load import load
 

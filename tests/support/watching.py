@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from flashcore.errors import Exit
-from flashcore.measure.machine import python_process
+from flashcore.machine import python_process
 from tests import forks
 from tests.conftest import NO_DISASSEMBLER, TOY
 

@@ -11,7 +11,7 @@ import pytest
 
 from flashcore.chips.metric_tables import lookup
 from flashcore.errors import CapabilityError
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from tools import metric_tables
 
 #: As ncu prints it, wrapped descriptions and all.

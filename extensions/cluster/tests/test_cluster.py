@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from flashcore.errors import CapabilityError, UsageError
-from flashcore.measure.machine.gpu import Gpu
-from flashcore.measure.profile import profile
-from flashcore.measure.settings import Settings
-from flashcore.measure.workers.journal import Result, Task, answers, lost_in, measured_on
-from flashcore.measure.workers.pool import Pool
-from flashcore.measure.workers.process import LocalGpu
+from flashcore.machine.gpu import Gpu
 from flashcore.pipeline.opening import open_context
+from flashcore.runner.journal import Result, Task, answers, lost_in, measured_on
+from flashcore.runner.pool import Pool
+from flashcore.runner.process import LocalGpu
+from flashcore.stages.profile import profile
+from flashcore.stages.settings import Settings
 from flashcore_cluster import cluster
-from tests import stages
 from tests.conftest import TOY
+from tests.support import staged
 from tests.support.processes import actor, does, until
 from tests.support.profiled import NAMES, RECORDED_NS, case, durations, profiling
 
@@ -87,7 +87,7 @@ def nodes() -> Iterator[Any]:
 
 def share(folder: Path, tasks: list[Task], nodes: Any, how: str = "", **more: Any) -> list[Result]:
     limited = {"time_limit": 600.0, "startup_limit": 600.0, "finish_limit": 5.0}
-    return stages.run(tasks, folder, actor(how), cluster.connect(nodes.address), **limited, **more)
+    return staged.run(tasks, folder, actor(how), cluster.connect(nodes.address), **limited, **more)
 
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own

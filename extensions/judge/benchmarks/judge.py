@@ -39,7 +39,7 @@ from unittest import mock
 
 from benchmarks import raw
 from flashcore.errors import Exit, FlashcoreError
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model.groups import grouped
 from flashcore.model.suite import Shape
 from flashcore.pipeline import plugins

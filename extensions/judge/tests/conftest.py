@@ -13,8 +13,8 @@ import pytest
 
 from extensions.judge.tests.driver import Machine, machine, made
 from flashcore.chips import devices
-from flashcore.measure.machine import gpu_choice
-from flashcore.measure.machine.gpu import Gpu
+from flashcore.machine import gpu_choice
+from flashcore.machine.gpu import Gpu
 from flashcore.pipeline import plugins
 from flashcore.suites.load import load
 from flashcore_judge import measuring

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from flashcore.measure.machine import toolchain
-from flashcore.measure.machine.toolchain import Nvcc
+from flashcore.machine import toolchain
+from flashcore.machine.toolchain import Nvcc
 from flashcore_judge.launcher.plan import Plan
 
 KERNELS = """

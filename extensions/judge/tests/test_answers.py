@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.measure.workers.inputs import make_inputs_once
-from flashcore.measure.workers.problem_file import load_problem
+from flashcore.runner.inputs import make_inputs_once
+from flashcore.runner.problem_file import load_problem
 
 answers = pytest.importorskip("flashcore_judge.answers", reason="plugin: judge")
 torch = pytest.importorskip("torch", reason="package: torch")

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from flashcore.measure.machine.toolchain import Nvcc
+from flashcore.machine.toolchain import Nvcc
 from flashcore.readers import cubin
 from flashcore_judge import inspection
 from flashcore_judge.inspection import Inspected

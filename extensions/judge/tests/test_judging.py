@@ -15,9 +15,9 @@ import pytest
 from extensions.judge.tests.conftest import LAUNCH, SUITE, Judge, written
 from flashcore.chips import devices
 from flashcore.errors import ManifestError
-from flashcore.measure.machine.toolchain import Nvcc
-from flashcore.measure.workers.kernel_call import KernelCall
+from flashcore.machine.toolchain import Nvcc
 from flashcore.pipeline import plugins
+from flashcore.runner.kernel_call import KernelCall
 from flashcore.suites.load import load
 from flashcore_judge.judging import _Judge, _kinds, judge_all
 from flashcore_judge.measuring import PROCESSES, SAMPLES

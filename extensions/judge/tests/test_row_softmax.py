@@ -7,8 +7,8 @@ from types import ModuleType
 import pytest
 import torch
 
-from flashcore.measure.workers.accuracy import errors, judge
-from flashcore.measure.workers.problem_file import load_problem
+from flashcore.runner.accuracy import errors, judge
+from flashcore.runner.problem_file import load_problem
 from flashcore_judge import answers
 from tests.conftest import ROOT
 

@@ -204,7 +204,7 @@ def test_compilers_are_shown_wherever_they_are_but_never_the_home(
         program.parent.mkdir(parents=True)
         program.touch()
     monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setattr("flashcore.measure.machine.toolchain.compilers", lambda _: programs)
+    monkeypatch.setattr("flashcore.machine.toolchain.compilers", lambda _: programs)
     shown = sandbox.readable([])
     assert str(other) in shown and not any(home.is_relative_to(path) for path in shown)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.measure.workers.kernel_call import KernelCall
+from flashcore.runner.kernel_call import KernelCall
 from flashcore_judge.launcher.planned import planned
 from tests import softmax_cases
 from tests.support import traced

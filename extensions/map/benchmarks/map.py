@@ -28,9 +28,9 @@ from typing import Any
 from benchmarks import raw
 from flashcore.cli import main as command_line
 from flashcore.errors import Exit, FlashcoreError
-from flashcore.measure.workers import journal
 from flashcore.pipeline import plugins
 from flashcore.records import lookup, store
+from flashcore.runner import journal
 from flashcore_map.regions import Regions
 
 COST, NEAR, SHARE = 0.35, 1.01, 0.98

@@ -13,23 +13,23 @@ from typing import Any, cast
 
 import pytest
 
-from flashcore.measure.bench import case_times, interleave
-from flashcore.measure.bench.child import Choose
-from flashcore.measure.bench.proof import Sets
-from flashcore.measure.machine import python_process
-from flashcore.measure.settings import Bench
-from flashcore.measure.workers import journal
-from flashcore.measure.workers.journal import Journal, Task
-from flashcore.measure.workers.kernel_call import KernelCall
-from flashcore.measure.workers.pool import Pool
-from flashcore.measure.workers.process import LocalGpu
-from flashcore.measure.workers.program import Limits
+from flashcore.machine import python_process
 from flashcore.model.case import Case
 from flashcore.model.causes import WRONG_TIMED_ANSWER, FirstRound
 from flashcore.model.record import CaseSubject, Facts, StageResult
+from flashcore.runner import journal
+from flashcore.runner.journal import Journal, Task
+from flashcore.runner.kernel_call import KernelCall
+from flashcore.runner.pool import Pool
+from flashcore.runner.process import LocalGpu
+from flashcore.runner.program import Limits
+from flashcore.stages.bench import case_times, interleave
+from flashcore.stages.bench.child import Choose
+from flashcore.stages.bench.proof import Sets
+from flashcore.stages.settings import Bench
 from flashcore_map import looks
-from tests import stages
 from tests.softmax_cases import case
+from tests.support import staged
 
 pytestmark = pytest.mark.usefixtures("forked")
 CHILD = python_process.child("flashcore_map.looks")
@@ -39,7 +39,7 @@ VARIANTS = ("right", "slower", "raises", "exits", "wrong_scale")
 def timed(folder: Path, first: int) -> StageResult:
     cases = [case(v) for v in VARIANTS] + [case("library", peer=True)]
     chosen = Bench(samples=12, first=first, max_samples=12, modes=("isolated",), limits=Limits(time_limit=6.0))
-    context = stages.context(folder, "slower", bench=chosen, resident=CHILD)
+    context = staged.context(folder, "slower", bench=chosen, resident=CHILD)
     return case_times.run(context, cases, folder)
 
 
@@ -64,7 +64,7 @@ def test_gpus_share_the_points_and_an_interrupted_race_times_only_what_is_left(t
     bench = Bench(samples=12, first=1, max_samples=12, modes=("isolated",))
 
     def race(count: int, *places: LocalGpu) -> list[str]:
-        context = stages.context(tmp_path, "slower", bench=bench, resident=CHILD, workers=Pool(places))
+        context = staged.context(tmp_path, "slower", bench=bench, resident=CHILD, workers=Pool(places))
         with context.workers:
             cases = [one for name in list(points)[:count] for one in points[name]]
             assert {o.status for o in case_times.run(context, cases, tmp_path).outcomes} == {"ok"}
@@ -190,7 +190,7 @@ def raced(
         return Stub(case.variant, *([us] * 9 if isinstance(us, float) else us), kind=kind, late=LATE)
 
     monkeypatch.setattr(looks, "Entrant", entrant)
-    monkeypatch.setattr("flashcore.measure.bench.child.perform", bench)
+    monkeypatch.setattr("flashcore.stages.bench.child.perform", bench)
     cases = [replace(case("library", peer=True) if n == "library" else case("right"), variant=n) for n in US]
     payload = {
         "device": "cpu",
@@ -257,7 +257,7 @@ def test_a_look_is_late_if_the_host_took_longer_than_the_device_waited(
 
 
 def test_without_a_race_every_case_is_timed_by_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flashcore.measure.bench.child.perform", lambda task, log, *_: {"whole": task.payload["cases"]})
+    monkeypatch.setattr("flashcore.stages.bench.child.perform", lambda task, log, *_: {"whole": task.payload["cases"]})
     task = Task("shape", {"cases": [1, 2], "race": {}})
     assert looks.perform(task, Journal(tmp_path / "journal-001.jsonl")) == {"whole": [1, 2]}
 

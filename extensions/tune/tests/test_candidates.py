@@ -11,8 +11,6 @@ import pytest
 
 from extensions.tune.tests.spaces import declared
 from flashcore.build import build
-from flashcore.measure.context import Context
-from flashcore.measure.settings import Settings
 from flashcore.model.case import Case
 from flashcore.model.causes import MESSAGE, Hang, PlanRefused
 from flashcore.model.record import (
@@ -29,6 +27,8 @@ from flashcore.model.record import (
     subject_of,
 )
 from flashcore.model.suite import CudaSource, Suite
+from flashcore.stages.context import Context
+from flashcore.stages.settings import Settings
 from flashcore_tune import candidates, space
 from flashcore_tune.candidates import Candidates
 from flashcore_tune.search import Outcome

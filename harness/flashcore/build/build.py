@@ -33,7 +33,7 @@ from flashcore.build.ninja_graph import (
 )
 from flashcore.build.workplace import made_in
 from flashcore.errors import CapabilityError, FlashcoreError, ManifestError, UsageError
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model import cache
 from flashcore.model.cause import Cause
 from flashcore.model.causes import UNSUPPORTED_ARCH, CompileFailed, CompilerStopped, LibraryMissing

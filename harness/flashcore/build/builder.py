@@ -8,7 +8,7 @@ from pathlib import Path
 from flashcore.build import binding, dependencies, ninja_graph
 from flashcore.build.libraries import Libraries
 from flashcore.build.ninja_graph import EXPORTS, HOST_FLAGS, LINK, RECORDER_SOURCE, Unit
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.suite import ForeignLauncher, Problem, Suite, Variant
 

@@ -24,15 +24,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flashcore.errors import FlashcoreError, UsageError
+from flashcore.machine import toolchain
 from flashcore.model import cache
 from flashcore.model.files import file_hash
 
-#: Environment variables that add flags to nvcc or header folders, and others that change the compiled code.
-_FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "PTXAS_FLAGS", "CUDAFE_FLAGS", "NVVM_FLAGS")
-_FOLDERS = ("CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH")
-_OTHERS = ("NVCC_CCBIN", "GCC_EXEC_PREFIX", "COMPILER_PATH", "INCLUDES", "SYSTEM_INCLUDES", "SOURCE_DATE_EPOCH")
-#: Environment variables that change what a build is of the same sources.
-VARIABLES = (*_FLAGS, *_FOLDERS, *_OTHERS, "CUDA_ARCH")
 #: Environment variables that make the compiler write unwanted files.
 STRAY = ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES")
 _SYSTEM = r"/usr/(include|lib)/|.*/(include/c\+\+|lib/gcc|sysroot)/"
@@ -133,9 +128,10 @@ class Inputs:
         self._since = time.time_ns()
         time.sleep(time.clock_getres(_FILE_CLOCK))  # so that any later change has a later time stamp
         self._folder, self._toolkit = folder, f"{os.path.realpath(tools.toolkit)}{os.sep}"
-        environment = {n: os.environ[n] for n in (*_FLAGS, *_FOLDERS, *_OTHERS) if os.environ.get(n)}
-        self._flags = [environment[n] for n in _FLAGS if n in environment]
-        folders = [f for n in _FOLDERS if n in environment for f in environment[n].split(os.pathsep)]
+        named = (*toolchain.FLAG_VARIABLES, *toolchain.FOLDER_VARIABLES, *toolchain.OTHER_VARIABLES)
+        environment = {n: os.environ[n] for n in named if os.environ.get(n)}
+        self._flags = [environment[n] for n in toolchain.FLAG_VARIABLES if n in environment]
+        folders = [f for n in toolchain.FOLDER_VARIABLES if n in environment for f in environment[n].split(os.pathsep)]
         for names in re.findall(_INCLUDE_OPTION, " ".join(self._flags)):
             folders += (name.removeprefix("-I") for name in names.split(","))
         more = [os.path.realpath(os.path.join(root, f)) for f in folders]  # an empty one is the suite's

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from flashcore.build.dependencies import parsed
 from flashcore.build.ninja_graph import HARNESS_INCLUDE, OBJECT, RULE
-from flashcore.measure.machine.isolated import Ended, isolated, started
+from flashcore.machine.isolated import Ended, isolated, started
 from flashcore.model import cache, plugin
 from flashcore.model.cause import Cause, as_json, from_json
 from flashcore.model.causes import LAUNCHES_NOTHING, PLAN_CRASHED, LibraryLaunches, PlanHung, PlanRefused, PlanStopped

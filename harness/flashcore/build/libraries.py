@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flashcore.errors import CapabilityError
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model.suite import Variant
 
 _OF_TORCH = ("c10", "torch_cpu", "torch", "torch_python", "c10_cuda", "torch_cuda")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flashcore.build import dependencies
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model.progress import Step
 
 #: Lines that ptxas -v prints about every kernel; they never explain a failure.

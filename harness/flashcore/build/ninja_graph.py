@@ -25,7 +25,7 @@ from typing import NamedTuple
 from flashcore.build import binding
 from flashcore.build.libraries import Libraries
 from flashcore.errors import UsageError
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model import cache
 from flashcore.model.files import file_hash
 from flashcore.model.suite import ForeignLauncher, Suite, Variant

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.chips import occupancy
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model import cache
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS

@@ -12,12 +12,12 @@ from flashcore.cli.grid import grid
 from flashcore.errors import UsageError
 from flashcore.explain import roofline
 from flashcore.explain.roofline import Bound
-from flashcore.measure.machine.gpu import Gpu
-from flashcore.measure.workers.problem_file import load_problem, work_of
+from flashcore.machine.gpu import Gpu
 from flashcore.model.groups import picked
 from flashcore.model.record import Roof
 from flashcore.model.text import did_you_mean, fixed, unit_text
 from flashcore.records import lookup
+from flashcore.runner.problem_file import load_problem, work_of
 from flashcore.suites.find import suite_folder
 from flashcore.suites.load import load, select
 

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from flashcore.build import build
-from flashcore.build.compiling import compile_all
 from flashcore.cli import check, options, progress
 from flashcore.cli.grid import cell, grid
 from flashcore.errors import Exit
 from flashcore.model.record import Artifact, Fact, Facts, unlaunched_note
 from flashcore.pipeline.opening import open_context
+from flashcore.stages.compiling import compile_all
 
 _OF_KERNELS = {
     "registers": "regs",

@@ -9,11 +9,11 @@ from typing import Any
 from flashcore.cli import options, output, progress, text_tables
 from flashcore.errors import Exit
 from flashcore.explain.readings import Readings
-from flashcore.measure.settings import Settings
 from flashcore.model.causes import MachineStopped
 from flashcore.model.record import Artifact, Plan, Record
 from flashcore.pipeline import run as pipeline
 from flashcore.pipeline.run import Run, check_references
+from flashcore.stages.settings import Settings
 
 EXAMPLES = (
     ("flashcore check", "every variant on every shape, on this GPU"),

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from flashcore.cli import output, terminal
 from flashcore.errors import CapabilityError, Exit, FlashcoreError
-from flashcore.measure.machine import ncu, toolchain
-from flashcore.measure.machine.capabilities import lacking
-from flashcore.measure.machine.gpu import Gpu
-from flashcore.measure.sanitize import sanitize
+from flashcore.machine import ncu, toolchain
+from flashcore.machine.capabilities import lacking
+from flashcore.machine.gpu import Gpu
 from flashcore.pipeline import plugins
+from flashcore.stages.sanitize import sanitize
 
 EXAMPLES = (
     ("flashcore doctor", "what works here"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from flashcore.cli import options
-from flashcore.measure.machine.gpu import Gpu
+from flashcore.machine.gpu import Gpu
 from flashcore.records import lookup
 from flashcore.suites import find
 

@@ -249,7 +249,7 @@ class WrongElements(Basis):
     Args:
         wrong, total: numbers of elements.
         first: the index of the first wrong element; ``expected`` and ``actual`` are its values.
-        pattern: see :func:`flashcore.measure.workers.wrong_elements.pattern`.
+        pattern: see :func:`flashcore.runner.wrong_elements.pattern`.
     """
 
     form = "{wrong} of {total} elements of {output} are wrong ({pattern}): first {actual}, not {expected}"

@@ -20,7 +20,7 @@ Stage = Literal["check", "bench", "profile", "sanitize"]
 GPU_STAGES: tuple[Stage, ...] = ("check", "bench", "profile", "sanitize")
 Tier = Literal["static", "counters", "timing"]
 TIERS: tuple[Tier, ...] = ("static", "counters", "timing")
-#: How a call is timed; see :mod:`flashcore.measure.bench.timing`.
+#: How a call is timed; see :mod:`flashcore.stages.bench.timing`.
 Regime = Literal["isolated", "back_to_back", "cold"]
 REGIMES: tuple[Regime, ...] = ("isolated", "back_to_back", "cold")
 Severity = Literal["limit", "goal"]

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 from flashcore.gate import baseline
 from flashcore.gate.judge import Verdict
 from flashcore.gate.loosened import Loosened, everything, moved, verdict
-from flashcore.measure.machine.isolated import Ended, isolated
-from flashcore.measure.workers import opened_files
-from flashcore.measure.workers.problem_file import load_problem
+from flashcore.machine.isolated import Ended, isolated
 from flashcore.model.files import file_hash
 from flashcore.model.record import Reads
 from flashcore.model.suite import Suite
@@ -20,6 +18,8 @@ from flashcore.pipeline.judging import today
 from flashcore.pipeline.revision import Revision, extracted
 from flashcore.records import lookup, store
 from flashcore.records.freshness import module_hash
+from flashcore.runner import opened_files
+from flashcore.runner.problem_file import load_problem
 from flashcore.suites.find import suite_folder
 from flashcore.suites.load import load
 

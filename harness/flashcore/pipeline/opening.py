@@ -6,12 +6,12 @@ import os
 from dataclasses import replace
 
 from flashcore.errors import CapabilityError, UsageError
-from flashcore.measure import context
-from flashcore.measure.context import Context, Executor, Say, ThisHost, silent
-from flashcore.measure.machine import gpu_choice
-from flashcore.measure.settings import Settings
-from flashcore.measure.workers.problem_file import load_file
+from flashcore.machine import gpu_choice
 from flashcore.pipeline import plugins
+from flashcore.runner.problem_file import load_file
+from flashcore.stages import context
+from flashcore.stages.context import Context, Executor, Say, ThisHost, silent
+from flashcore.stages.settings import Settings
 
 #: Environment variable: a file whose ``Executor`` replaces this host's GPUs in tests.
 STAND_IN = "FLASHCORE_EXECUTOR"
@@ -25,7 +25,7 @@ def each_gpu(settings: Settings) -> list[Settings]:
 
 def open_context(settings: Settings, say: Say = silent) -> Context:
     """Loads the plugins and the suite, and inspects the machine; see
-    :func:`flashcore.measure.context.open_context`."""
+    :func:`flashcore.stages.context.open_context`."""
     plugins.load()
     executor = executor_of(settings)
     return context.open_context(settings, executor, say)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flashcore.measure.context import Say
-from flashcore.measure.settings import Settings
 from flashcore.model.record import Record
 from flashcore.pipeline import pages
 from flashcore.pipeline.judging import Judged, Rules, judge_record
 from flashcore.pipeline.run import Run, record_run
 from flashcore.records import lookup
+from flashcore.stages.context import Say
+from flashcore.stages.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

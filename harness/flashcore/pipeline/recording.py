@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from flashcore.build.compiling import compile_all
-from flashcore.measure.context import Context, Say
-from flashcore.measure.formulas import formula_facts
-from flashcore.measure.machine import toolchain
-from flashcore.measure.machine.environment import of_this_machine
-from flashcore.measure.settings import Settings
+from flashcore.machine import toolchain
+from flashcore.machine.environment import of_this_machine
 from flashcore.model.record import Built, Fact, Measured, Record, Roof
 from flashcore.model.text import count
 from flashcore.pipeline.opening import open_recordable
 from flashcore.records import assemble, store
+from flashcore.stages.compiling import compile_all
+from flashcore.stages.context import Context, Say
+from flashcore.stages.formulas import formula_facts
+from flashcore.stages.settings import Settings
 
 
 def recorded_before(context: Context, run_id: str | None) -> Iterator[Record]:

@@ -8,10 +8,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from flashcore.errors import UsageError
-from flashcore.measure.context import Say
-from flashcore.measure.settings import Settings
 from flashcore.model.files import PARTIAL, write_atomically
 from flashcore.records import lookup
+from flashcore.stages.context import Say
+from flashcore.stages.settings import Settings
 
 _FILE = "settings.json"
 

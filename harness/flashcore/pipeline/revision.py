@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore.errors import FlashcoreError, ManifestError, UsageError
-from flashcore.measure.context import Context
-from flashcore.measure.machine import git
-from flashcore.measure.settings import Settings
+from flashcore.machine import git
 from flashcore.model.files import file_hash
 from flashcore.model.suite import Suite
+from flashcore.stages.context import Context
+from flashcore.stages.settings import Settings
 from flashcore.suites.load import MANIFEST, load
 
 BUILD = "revisions"  # below the build folder

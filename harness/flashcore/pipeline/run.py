@@ -14,22 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from flashcore.build.compiling import compile_all
 from flashcore.errors import UsageError
 from flashcore.explain import measured_roofs
-from flashcore.measure import gpu_stages
-from flashcore.measure.cases import child_cases
-from flashcore.measure.check import check
-from flashcore.measure.check.recorded import already_checked
-from flashcore.measure.context import Context, Say, silent
-from flashcore.measure.formulas import formula_facts
-from flashcore.measure.machine import toolchain
-from flashcore.measure.machine.capabilities import lacking
-from flashcore.measure.machine.environment import of_this_machine
-from flashcore.measure.machine.gpu import Gpu, limits
-from flashcore.measure.machine.gpu_choice import ALL
-from flashcore.measure.settings import Bench, Check, Settings
-from flashcore.measure.workers.problem_file import load_problem
+from flashcore.machine import toolchain
+from flashcore.machine.capabilities import lacking
+from flashcore.machine.environment import of_this_machine
+from flashcore.machine.gpu import Gpu, limits
+from flashcore.machine.gpu_choice import ALL
 from flashcore.model.files import PARTIAL
 from flashcore.model.progress import prefixed
 from flashcore.model.record import Measured, Record, Roof, StageNote
@@ -37,6 +28,15 @@ from flashcore.pipeline import resume as resuming
 from flashcore.pipeline.opening import executor_of, open_context, open_recordable
 from flashcore.pipeline.recording import Outcome, joined, recorded_before
 from flashcore.records import assemble, lookup, store
+from flashcore.runner.problem_file import load_problem
+from flashcore.stages import gpu_stages
+from flashcore.stages.cases import child_cases
+from flashcore.stages.check import check
+from flashcore.stages.check.recorded import already_checked
+from flashcore.stages.compiling import compile_all
+from flashcore.stages.context import Context, Say, silent
+from flashcore.stages.formulas import formula_facts
+from flashcore.stages.settings import Bench, Check, Settings
 from flashcore.suites.find import roofs_suite
 from flashcore.suites.load import load
 

@@ -13,11 +13,11 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flashcore.measure.bench.timing import Calls, Restored, Timed, Timer
-from flashcore.measure.machine.gpu import Gpu
-from flashcore.measure.workers.guarded import Outputs
-from flashcore.measure.workers.pool import Pool
-from flashcore.measure.workers.process import LocalGpu
+from flashcore.machine.gpu import Gpu
+from flashcore.runner.guarded import Outputs
+from flashcore.runner.pool import Pool
+from flashcore.runner.process import LocalGpu
+from flashcore.stages.bench.timing import Calls, Restored, Timed, Timer
 
 H200 = Gpu("NVIDIA H200", (9, 0), 132, 150_000_000_000, 60 << 20, 1980.0, "580.65")
 #: Shared with the problem's file: µs since the process began.

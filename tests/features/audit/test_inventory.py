@@ -9,7 +9,7 @@ import pytest
 from flashcore.cli.main import main
 from flashcore.errors import Exit
 from flashcore.features.audit.inventory import inventory
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.readers import cubin
 from tests.support.fatbins import CUBINS, KERNELS
 

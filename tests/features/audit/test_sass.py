@@ -13,7 +13,7 @@ from flashcore.cli.main import main
 from flashcore.errors import Exit
 from flashcore.features.audit.inventory import inventory
 from flashcore.features.audit.record import facts
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model.record import Artifact, Fact
 from tests.conftest import ROOT
 from tests.support.cubins import artifact as artifact

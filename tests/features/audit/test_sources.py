@@ -13,8 +13,8 @@ import pytest
 
 from flashcore.cli.main import main
 from flashcore.errors import Exit
-from flashcore.measure.machine import toolchain
-from flashcore.measure.machine.gpu import Gpu
+from flashcore.machine import toolchain
+from flashcore.machine.gpu import Gpu
 from tests.support.fatbins import KERNELS, both, library
 
 SOURCE = 'extern "C" __global__ void k(float* x) { x[threadIdx.x] = expf(x[threadIdx.x]) / (x[0] + 1.5f); }'

@@ -17,14 +17,14 @@ from flashcore.explain.times import Speedup
 from flashcore.features.compare import bisect
 from flashcore.features.compare.against import Options
 from flashcore.features.compare.bisect import Bisection
-from flashcore.measure.context import Context
-from flashcore.measure.machine import toolchain
-from flashcore.measure.settings import Bench, Check, Settings
+from flashcore.machine import toolchain
 from flashcore.model.case import Case
 from flashcore.model.record import CaseSubject, Facts
 from flashcore.pipeline import run as pipeline
 from flashcore.pipeline.run import Run
 from flashcore.records import store
+from flashcore.stages.context import Context
+from flashcore.stages.settings import Bench, Check, Settings
 from tests import factory
 from tests.support.nights import run_of
 from tests.support.repositories import git

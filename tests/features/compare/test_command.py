@@ -15,10 +15,10 @@ from flashcore.errors import Exit, UsageError
 from flashcore.explain import compare_records
 from flashcore.explain.compare_records import compare
 from flashcore.features.compare import sides
-from flashcore.measure.settings import Settings
 from flashcore.model.case import Case
 from flashcore.model.record import Facts, Record
 from flashcore.records import store
+from flashcore.stages.settings import Settings
 from flashcore.suites.load import NothingMatches, select
 from tests import factory
 from tests.support.repositories import git

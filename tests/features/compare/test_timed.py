@@ -14,10 +14,10 @@ from flashcore.features.compare import against
 from flashcore.features.compare.against import Options, Timed
 from flashcore.features.compare.bench_options import as_text
 from flashcore.features.compare.match_cases import Pair
-from flashcore.measure.bench.time_pairs import Lost, Times, Timings
 from flashcore.model.case import Case
 from flashcore.model.decide import Process
 from flashcore.model.record import CaseSubject
+from flashcore.stages.bench.time_pairs import Lost, Times, Timings
 from tests import factory
 
 

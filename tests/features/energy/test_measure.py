@@ -13,15 +13,16 @@ from flashcore.cli import text_tables
 from flashcore.errors import CapabilityError
 from flashcore.features.energy.measure import measure
 from flashcore.features.energy.section import section
-from flashcore.measure.cases import child_cases
-from flashcore.measure.workers.journal import Result, Task
-from flashcore.measure.workers.pool import Pool
 from flashcore.model.case import Case
 from flashcore.model.causes import INCAPABLE, Hang
 from flashcore.model.record import Facts
 from flashcore.report import roofline_page
-from tests import factory, stages
+from flashcore.runner.journal import Result, Task
+from flashcore.runner.pool import Pool
+from flashcore.stages.cases import child_cases
+from tests import factory
 from tests.marks import marks
+from tests.support import staged
 from tests.support.judged import book_of
 from tests.support.power import steady
 
@@ -52,7 +53,7 @@ def test_every_case_has_facts_or_a_cause(lacks: bool, tmp_path: Path) -> None:
     log: list[str] = []
     workers = Answering()
     workers.lacks = lacks
-    context = replace(stages.context(tmp_path, say=log.append), workers=workers)
+    context = replace(staged.context(tmp_path, say=log.append), workers=workers)
     energy = {f.subject.case: f for f in measure(context, child_cases(context, PAIRS)) if f.name == "energy"}
     if lacks:
         assert {f.detail for f in energy.values()} == {INCAPABLE("no GPU", "add one")}

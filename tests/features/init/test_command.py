@@ -8,8 +8,8 @@ import pytest
 
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.features.init import command, source
-from flashcore.measure.machine import toolchain
-from flashcore.measure.workers.problem_file import load_problem
+from flashcore.machine import toolchain
+from flashcore.runner.problem_file import load_problem
 from flashcore.suites import load, schema
 from tests.conftest import NO_TORCH, flashcore
 

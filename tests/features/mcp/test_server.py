@@ -26,7 +26,7 @@ from mcp.client.stdio import StdioServerParameters
 from mcp_types import CallToolResult, TextContent
 
 from flashcore.features.mcp import command, server
-from flashcore.measure.machine import python_process
+from flashcore.machine import python_process
 from flashcore.records import store
 from tests import factory, forks
 from tests.conftest import TESTS, TOY, StuckNvcc

@@ -12,8 +12,8 @@ import pytest
 
 from flashcore.cli.main import main
 from flashcore.errors import Exit
-from flashcore.measure.machine import toolchain
-from flashcore.measure.machine.gpu import Gpu
+from flashcore.machine import toolchain
+from flashcore.machine.gpu import Gpu
 from tests.conftest import ROOT, TOY, flashcore, hide_disassembler
 
 SOFTMAX = ROOT / "examples" / "row_softmax"

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.build.compiling import compile_all
 from flashcore.build.ninja_graph import HARNESS_INCLUDE
 from flashcore.features.phases import record
 from flashcore.features.phases.timeline import BLOCKS, WARPS, layout
-from flashcore.measure.context import silent
-from flashcore.measure.machine import toolchain
-from flashcore.measure.settings import Settings
+from flashcore.machine import toolchain
 from flashcore.readers import cubin
+from flashcore.stages.compiling import compile_all
+from flashcore.stages.context import silent
+from flashcore.stages.settings import Settings
 from tests.conftest import ROOT, compile_one, hide_disassembler
 
 SOFTMAX = ROOT / "examples" / "row_softmax"

@@ -16,8 +16,8 @@ from flashcore.build import build, builder, launch_plan, ninja_graph, static_fac
 from flashcore.cli import check
 from flashcore.errors import Exit
 from flashcore.features.recorded import launchers
-from flashcore.measure.machine.gpu import Gpu
-from flashcore.measure.machine.toolchain import Nvcc
+from flashcore.machine.gpu import Gpu
+from flashcore.machine.toolchain import Nvcc
 from flashcore.model.cause import Cause
 from flashcore.model.causes import (
     LAUNCH_REFUSED,

@@ -8,7 +8,7 @@ import pytest
 
 from flashcore.features.reports import activity
 from flashcore.features.reports.activity import Recorder
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from tests.conftest import ROOT
 
 

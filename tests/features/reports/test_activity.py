@@ -24,8 +24,8 @@ from flashcore.features.reports.activity import (
 )
 from flashcore.features.reports.capture import Settings, capture
 from flashcore.features.reports.survey import Key, Launch
-from flashcore.measure.machine import toolchain
-from flashcore.measure.machine.ncu import find_ncu
+from flashcore.machine import toolchain
+from flashcore.machine.ncu import find_ncu
 from flashcore.model.cause import Cause
 from tests.support.capturing import LOOP, command, measured, run
 

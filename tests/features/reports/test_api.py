@@ -20,7 +20,7 @@ from tests.conftest import ROOT
 HEAD = """
 import json, os, sys
 import flashcore as fc
-from flashcore.measure.machine.gpu import Gpu
+from flashcore.machine.gpu import Gpu
 Gpu.find = staticmethod(lambda: Gpu("NVIDIA H200", (9, 0), 132, 1, 1, 1980.0, "580"))
 def launch(name, **more):
     with open(os.environ["NCU_LAUNCHES"], "a") as file:

@@ -13,7 +13,7 @@ import pytest
 from flashcore.errors import CapabilityError, FlashcoreError, RecordError
 from flashcore.features.reports import assemble, container, ncu_rep
 from flashcore.features.reports.read import read_report
-from flashcore.measure.machine import python_process
+from flashcore.machine import python_process
 from flashcore.model import catalogue
 from flashcore.readers.ncu.results import Container
 

@@ -16,7 +16,7 @@ from flashcore.build import build
 from flashcore.cli.main import main
 from flashcore.errors import CapabilityError, Exit
 from flashcore.features.runs import prune
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model.record import Facts, Record
 from flashcore.records import lookup, store
 from tests import factory

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from flashcore.errors import Exit
-from flashcore.measure.machine import toolchain
-from flashcore.measure.settings import Settings
+from flashcore.machine import toolchain
 from flashcore.model.case import Case
 from flashcore.model.record import CaseOutcome, Facts, Source
 from flashcore.pipeline.recording import present
 from flashcore.records import lookup, store
+from flashcore.stages.settings import Settings
 from tests import factory
 from tests.conftest import NO_TORCH, ROOT, flashcore
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.measure.settings import Settings
+from flashcore.stages.settings import Settings
 
 
 @dataclass

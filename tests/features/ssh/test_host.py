@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
-from flashcore.measure.context import silent
-from flashcore.measure.machine import python_process
-from flashcore.measure.settings import Settings
-from flashcore.measure.workers.journal import has_ended
+from flashcore.machine import python_process
 from flashcore.model.record import Record
 from flashcore.pipeline.run import record_run
 from flashcore.records import store
+from flashcore.runner.journal import has_ended
+from flashcore.stages.context import silent
+from flashcore.stages.settings import Settings
 from tests.features.ssh.conftest import Box, until
 
 #: Goes before a problem file: holds up the process that loads it.

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import Exit
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from tests.features.ssh.conftest import Box
 from tests.support.watching import PATIENCE, Watched, answers
 

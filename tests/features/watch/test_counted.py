@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from flashcore.build.compiling import compile_all
 from flashcore.errors import CapabilityError
 from flashcore.features.watch import counted
-from flashcore.measure.cases import child_cases
-from flashcore.measure.context import open_context
-from flashcore.measure.machine.gpu import Gpu
-from flashcore.measure.settings import Settings
-from flashcore.measure.workers.journal import Result, Task
-from flashcore.measure.workers.pool import Pool
+from flashcore.machine.gpu import Gpu
 from flashcore.model.causes import Hang
 from flashcore.model.record import Source, StageResult
+from flashcore.runner.journal import Result, Task
+from flashcore.runner.pool import Pool
+from flashcore.stages.cases import child_cases
+from flashcore.stages.compiling import compile_all
+from flashcore.stages.context import open_context
+from flashcore.stages.settings import Settings
 from tests.conftest import TOY, Built
 
 GPU = Gpu("NVIDIA H200", (9, 0), 132, 1 << 37, 60 << 20, 1980.0, "580.65")

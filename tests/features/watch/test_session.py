@@ -15,16 +15,16 @@ from flashcore.errors import CapabilityError
 from flashcore.features.watch import counted
 from flashcore.features.watch import session as watched
 from flashcore.features.watch.session import Obsolete, Save, Session
-from flashcore.measure.bench import case_times
-from flashcore.measure.check import check
-from flashcore.measure.context import Context, open_context
-from flashcore.measure.machine.gpu import Gpu
-from flashcore.measure.profile import profile
-from flashcore.measure.settings import Settings
-from flashcore.measure.workers.kernel_call import KernelCall
+from flashcore.machine.gpu import Gpu
 from flashcore.model.case import TimeKey
 from flashcore.model.causes import MESSAGE
 from flashcore.model.record import CaseOutcome, CaseStatus, StageResult
+from flashcore.runner.kernel_call import KernelCall
+from flashcore.stages.bench import case_times
+from flashcore.stages.check import check
+from flashcore.stages.context import Context, open_context
+from flashcore.stages.profile import profile
+from flashcore.stages.settings import Settings
 from tests.conftest import TOY, Built, hide_disassembler
 
 GPU = Gpu("NVIDIA H200", (9, 0), 132, 1 << 37, 60 << 20, 1980.0, "580.65")
@@ -88,7 +88,7 @@ def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toy: Built) -> Stage
     def opened(settings: Settings) -> Context:
         class Here:
             def places(self, *_: object) -> Any:
-                from flashcore.measure.workers.pool import Pool
+                from flashcore.runner.pool import Pool
 
                 return {"GPU-1": GPU}, Pool()
 

@@ -30,13 +30,13 @@ import ray
 
 from flashcore import __version__
 from flashcore.errors import CapabilityError, Exit, UsageError
-from flashcore.measure.machine import gpu_choice
-from flashcore.measure.machine.gpu import Gpu, uuids
-from flashcore.measure.workers.journal import Result, Task, next_number, parse, unwritable
-from flashcore.measure.workers.pool import Pool
-from flashcore.measure.workers.process import LocalGpu
-from flashcore.measure.workers.program import Child, Program
+from flashcore.machine import gpu_choice
+from flashcore.machine.gpu import Gpu, uuids
 from flashcore.model.causes import NeverBegan
+from flashcore.runner.journal import Result, Task, next_number, parse, unwritable
+from flashcore.runner.pool import Pool
+from flashcore.runner.process import LocalGpu
+from flashcore.runner.program import Child, Program
 
 _PATIENCE = 120.0  # seconds for the first actor of a cluster to answer
 _MOST_BYTES = 256 * 2**20  # of one folder or file that is sent
@@ -61,7 +61,7 @@ class Description(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The free GPUs of a Ray cluster, as an executor (:class:`flashcore.measure.context.Executor`)."""
+    """The free GPUs of a Ray cluster, as an executor (:class:`flashcore.stages.context.Executor`)."""
 
     address: str
 

@@ -140,7 +140,7 @@ static cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, c
     static const auto run = reinterpret_cast<int (*)(const char*)>(dlsym(RTLD_DEFAULT, "PyRun_SimpleString"));
     if (run && ++launched == 1) {
       const int state = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "PyGILState_Ensure"))();
-      run("from flashcore.measure.bench.timing import Timed\n"
+      run("from flashcore.stages.bench.timing import Timed\n"
           "for name in ('isolated', 'cold', 'back_to_back', 'eager'):\n"
           "    setattr(Timed, name, lambda self, of=getattr(Timed, name): of(self) / 2)\n"
           "Timed.each = lambda self, *a, of=Timed.each, **k: [x / 2 for x in of(self, *a, **k)]\n");

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.errors import CapabilityError, FlashcoreError
-from flashcore.measure.machine import python_process
-from flashcore.measure.workers.guarded import Outputs
-from flashcore.measure.workers.inputs import make_inputs_once
-from flashcore.measure.workers.kernel_call import KernelCall, initial
-from flashcore.measure.workers.problem_file import load_problem
-from flashcore.measure.workers.references import References
+from flashcore.machine import python_process
+from flashcore.runner.guarded import Outputs
+from flashcore.runner.inputs import make_inputs_once
+from flashcore.runner.kernel_call import KernelCall, initial
+from flashcore.runner.problem_file import load_problem
+from flashcore.runner.references import References
 from flashcore_judge.launcher.program import Launcher
 
 _LIMIT_S = 600.0

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from pydantic import Field, ValidationError
 
 from flashcore.errors import UsageError
-from flashcore.measure.workers.kernel_call import KernelCall
+from flashcore.runner.kernel_call import KernelCall
 from flashcore.suites import expressions, parts
 from flashcore.suites.schema import Form, Name, Text
 from flashcore_judge.launcher.plan import Launch, Plan, Tensor, Word, tensors_of

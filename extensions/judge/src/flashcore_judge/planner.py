@@ -15,15 +15,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flashcore.build.compiling import compile_all
 from flashcore.errors import FlashcoreError
-from flashcore.measure.cases import child_cases
-from flashcore.measure.machine import python_process
-from flashcore.measure.settings import Settings
-from flashcore.measure.workers.kernel_call import KernelCall
-from flashcore.measure.workers.problem_file import all_kinds, load_problem
+from flashcore.machine import python_process
 from flashcore.model.record import Artifact
 from flashcore.pipeline.opening import open_context
+from flashcore.runner.kernel_call import KernelCall
+from flashcore.runner.problem_file import all_kinds, load_problem
+from flashcore.stages.cases import child_cases
+from flashcore.stages.compiling import compile_all
+from flashcore.stages.settings import Settings
 from flashcore_judge.launcher import cuda_source, planned
 
 

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 from pydantic import Base64Bytes, Field
 
 from flashcore.errors import CapabilityError, UsageError
-from flashcore.measure.machine import python_process
-from flashcore.measure.workers.kernel_call import KernelCall
+from flashcore.machine import python_process
 from flashcore.model.groups import picked
 from flashcore.model.suite import Shape, Suite
+from flashcore.runner.kernel_call import KernelCall
 from flashcore.suites import load, parts
 from flashcore.suites.schema import Form
 from flashcore_judge import candidate, draws, inspection, sandbox

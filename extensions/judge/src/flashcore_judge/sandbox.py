@@ -17,7 +17,7 @@ from pathlib import Path
 
 import flashcore
 from flashcore.errors import CapabilityError, Exit, UsageError
-from flashcore.measure.machine import python_process, toolchain
+from flashcore.machine import python_process, toolchain
 from flashcore_judge.launcher.program import built
 
 _SECONDS, _POLL, _MOST_OUTPUT, _MOST_THREADS = 300.0, 0.1, 24 << 20, 512

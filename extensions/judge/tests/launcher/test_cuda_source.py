@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flashcore.errors import FlashcoreError
-from flashcore.measure.workers.kernel_call import KernelCall
+from flashcore.runner.kernel_call import KernelCall
 from flashcore_judge.launcher import cuda_source, program
 from flashcore_judge.launcher.cuda_source import _argument
 from flashcore_judge.launcher.plan import Plan

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import FlashcoreError
-from flashcore.measure.machine.toolchain import Nvcc
-from flashcore.measure.workers.kernel_call import KernelCall
+from flashcore.machine.toolchain import Nvcc
 from flashcore.model.record import Launch, Plan
 from flashcore.model.suite import Argument
 from flashcore.records import lookup, store
+from flashcore.runner.kernel_call import KernelCall
 from flashcore_judge.launcher import planned
 from tests import softmax_cases
 from tests.conftest import ROOT, flashcore

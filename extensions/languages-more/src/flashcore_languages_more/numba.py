@@ -13,7 +13,7 @@ from unittest import mock
 from flashcore.errors import FlashcoreError
 from flashcore.features.languages.launches import Call, StandIn
 from flashcore.features.languages.traced import Traced
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 
 
 def prepare() -> tuple[type, ...]:

@@ -13,7 +13,7 @@ from flashcore.cli import options, progress
 from flashcore.cli.grid import grid
 from flashcore.errors import Exit, UsageError
 from flashcore.gate.wording import sentence
-from flashcore.measure.machine import python_process
+from flashcore.machine import python_process
 from flashcore.pipeline import run as pipeline
 from flashcore.suites.find import of_project
 from flashcore.suites.load import load

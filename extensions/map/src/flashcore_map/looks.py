@@ -20,14 +20,14 @@ from functools import cached_property, partial
 from statistics import median, median_low
 from typing import Any
 
-from flashcore.measure.bench import child as bench_child
-from flashcore.measure.bench.message import CaseTimes, Series
-from flashcore.measure.bench.proof import Sets
-from flashcore.measure.bench.racing import Race
-from flashcore.measure.bench.statistics import StopRule
-from flashcore.measure.bench.timing import timer_for
-from flashcore.measure.workers.journal import Journal, Task
-from flashcore.measure.workers.kernel_call import Caller, KernelCall, is_poisoned, serve
+from flashcore.runner.journal import Journal, Task
+from flashcore.runner.kernel_call import Caller, KernelCall, is_poisoned, serve
+from flashcore.stages.bench import child as bench_child
+from flashcore.stages.bench.message import CaseTimes, Series
+from flashcore.stages.bench.proof import Sets
+from flashcore.stages.bench.racing import Race
+from flashcore.stages.bench.statistics import StopRule
+from flashcore.stages.bench.timing import timer_for
 
 #: Samples of the cases that are left: the more if a dispatcher takes more than this multiple of the fastest's time.
 #: Of 334 dispatchers that ran the fastest variant's kernel, 7 took 1.02 to 1.08 times that variant's time (H100).

@@ -14,13 +14,13 @@ from pathlib import Path
 
 from flashcore.errors import UsageError
 from flashcore.gate.judge import judge
-from flashcore.measure.context import Context
-from flashcore.measure.settings import Settings
 from flashcore.model.case import Case
 from flashcore.model.record import CaseSubject, Record
 from flashcore.model.suite import Suite
 from flashcore.model.text import matches_any
 from flashcore.pipeline.run import record_run
+from flashcore.stages.context import Context
+from flashcore.stages.settings import Settings
 from flashcore_tune.search import Outcome, Step
 from flashcore_tune.space import Grid
 

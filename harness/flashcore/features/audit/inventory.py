@@ -15,7 +15,7 @@ from typing import NamedTuple
 from flashcore.errors import FlashcoreError
 from flashcore.features.audit import containers, sass
 from flashcore.features.audit.causes import DAMAGED, SPILLS_UNLISTED
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model.cause import Cause
 from flashcore.model.causes import NO_TOOL, CompileFailed
 from flashcore.model.groups import grouped

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from flashcore.build import static_facts as static
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model.cause import Cause, Detail
 from flashcore.model.causes import NO_TOOL, UNREADABLE
 from flashcore.model.record import Fact, Source, Subject

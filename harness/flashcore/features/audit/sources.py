@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flashcore.errors import UsageError
-from flashcore.measure.machine import toolchain
-from flashcore.measure.machine.gpu import Gpu
+from flashcore.machine import toolchain
+from flashcore.machine.gpu import Gpu
 from flashcore.model.cause import cause_text
 from flashcore.readers.compiler_log import compile_failed
 

@@ -16,19 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from flashcore.build.compiling import compile_all
 from flashcore.errors import Exit, ManifestError, UsageError
 from flashcore.explain import comparison
 from flashcore.explain.comparison import Change, Comparison, Row
 from flashcore.explain.times import Speedup
 from flashcore.features.compare.match_cases import BuiltSuite, Pair, pair, python_of
-from flashcore.measure.bench import time_pairs
-from flashcore.measure.cases import child_cases
-from flashcore.measure.check import check
-from flashcore.measure.context import Context
-from flashcore.measure.machine import gpu_choice
-from flashcore.measure.settings import Settings
-from flashcore.measure.workers.pool import Pool
+from flashcore.machine import gpu_choice
 from flashcore.model import decide
 from flashcore.model.case import Case
 from flashcore.model.files import make_folder
@@ -37,6 +30,13 @@ from flashcore.model.record import CaseSubject, Subject
 from flashcore.pipeline import revision
 from flashcore.pipeline.opening import open_recordable
 from flashcore.records.store import claimed
+from flashcore.runner.pool import Pool
+from flashcore.stages.bench import time_pairs
+from flashcore.stages.cases import child_cases
+from flashcore.stages.check import check
+from flashcore.stages.compiling import compile_all
+from flashcore.stages.context import Context
+from flashcore.stages.settings import Settings
 
 _FOLDER = "against"  # beside the builds of revisions
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flashcore.explain.comparison import Change, Outcome, Row
-from flashcore.measure.context import Context
 from flashcore.model.case import Case
 from flashcore.model.groups import grouped
 from flashcore.model.record import Built, CaseSubject
 from flashcore.model.suite import Shape, Variant
+from flashcore.stages.context import Context
 
 
 class Pair(NamedTuple):

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from flashcore.errors import FlashcoreError
 from flashcore.features.energy.facts import facts
-from flashcore.measure.bench.interleave import release
-from flashcore.measure.bench.rotation import Rotation
-from flashcore.measure.bench.timing import timer_for
-from flashcore.measure.machine import python_process
-from flashcore.measure.machine.gpu import Nvml
-from flashcore.measure.workers.journal import Journal, Task
-from flashcore.measure.workers.kernel_call import Caller, KernelCall, serve
+from flashcore.machine import python_process
+from flashcore.machine.gpu import Nvml
+from flashcore.runner.journal import Journal, Task
+from flashcore.runner.kernel_call import Caller, KernelCall, serve
+from flashcore.stages.bench.interleave import release
+from flashcore.stages.bench.rotation import Rotation
+from flashcore.stages.bench.timing import timer_for
 
 if TYPE_CHECKING:
-    from flashcore.measure.bench.timing import Timed
+    from flashcore.stages.bench.timing import Timed
 
 #: The command line of this process.
 TARGET = python_process.child("flashcore.features.energy.child")

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from flashcore.errors import CapabilityError
 from flashcore.features.energy.child import TARGET
 from flashcore.features.energy.facts import facts
-from flashcore.measure.context import Context
-from flashcore.measure.workers.journal import Result, Task
-from flashcore.measure.workers.kernel_call import KernelCall
-from flashcore.measure.workers.program import Program
 from flashcore.model.cause import Cause
 from flashcore.model.causes import INCAPABLE, UNANSWERED
 from flashcore.model.record import Fact
+from flashcore.runner.journal import Result, Task
+from flashcore.runner.kernel_call import KernelCall
+from flashcore.runner.program import Program
+from flashcore.stages.context import Context
 
 
 def measure(context: Context, cases: Sequence[KernelCall]) -> list[Fact]:

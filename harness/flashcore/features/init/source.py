@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore.errors import CapabilityError, UsageError
-from flashcore.measure.machine import toolchain
-from flashcore.measure.machine.gpu import Gpu
+from flashcore.machine import toolchain
+from flashcore.machine.gpu import Gpu
 from flashcore.suites.operator_schema import CPP_WORDS, TORCH_WORDS
 
 _FORMS = {"suite.toml": "from_suite.toml.txt", "problem.py": "from_problem.py.txt", "launch.cu": "from_launch.cu.txt"}

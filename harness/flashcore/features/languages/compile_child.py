@@ -24,10 +24,10 @@ from typing import Any
 from flashcore.errors import FlashcoreError
 from flashcore.features.languages.launches import Call, StandIn, names
 from flashcore.features.languages.traced import ANSWER
-from flashcore.measure.machine import python_process
-from flashcore.measure.workers import opened_files
+from flashcore.machine import python_process
 from flashcore.model.files import content_hash
 from flashcore.model.suite import Argument
+from flashcore.runner import opened_files
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 from flashcore.build.workplace import made_in
 from flashcore.errors import CapabilityError
 from flashcore.features.languages.launches import Call, difference
-from flashcore.measure.machine import python_process, toolchain
+from flashcore.machine import python_process, toolchain
 from flashcore.model import cache, plugin
 from flashcore.model.causes import UNSUPPORTED_ARCH, Hang, PlanRefused
 from flashcore.model.files import content_hash, file_hash, writing

@@ -30,7 +30,7 @@ from pydantic import ValidationError
 from flashcore import __version__
 from flashcore.cli.main import helps
 from flashcore.features.mcp.tools import TOOLS, form, words
-from flashcore.measure.machine import python_process
+from flashcore.machine import python_process
 from flashcore.model.causes import ending
 from flashcore.model.text import shortened, visible
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.errors import FlashcoreError
-from flashcore.measure.machine import python_process
-from flashcore.measure.workers.journal import Journal, Task
-from flashcore.measure.workers.kernel_call import Caller, KernelCall, serve, synchronize
+from flashcore.machine import python_process
+from flashcore.runner.journal import Journal, Task
+from flashcore.runner.kernel_call import Caller, KernelCall, serve, synchronize
 
 #: The command line of this process.
 TARGET = python_process.child("flashcore.features.phases.child")

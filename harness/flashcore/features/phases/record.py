@@ -7,19 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from flashcore.build.compiling import compile_all
 from flashcore.build.ninja_graph import RULE
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.features.phases import child
 from flashcore.features.phases.timeline import BLOCKS, WARPS, Timeline, layout, timeline
-from flashcore.measure import gpu_stages
-from flashcore.measure.cases import child_cases
-from flashcore.measure.context import Context, Say
-from flashcore.measure.settings import Bench, Settings
-from flashcore.measure.workers.journal import Task
-from flashcore.measure.workers.program import Program
 from flashcore.model.suite import Cuda
 from flashcore.pipeline.opening import open_context
+from flashcore.runner.journal import Task
+from flashcore.runner.program import Program
+from flashcore.stages import gpu_stages
+from flashcore.stages.cases import child_cases
+from flashcore.stages.compiling import compile_all
+from flashcore.stages.context import Context, Say
+from flashcore.stages.settings import Bench, Settings
 
 INCLUDE = Path(__file__).parent / "include"
 

@@ -17,7 +17,7 @@ from typing import Any
 from flashcore.build.binding import c_type
 from flashcore.build.launch_plan import LaunchRecord
 from flashcore.chips import devices, occupancy
-from flashcore.measure.machine.gpu import Gpu
+from flashcore.machine.gpu import Gpu
 from flashcore.model.cause import Cause, as_json
 from flashcore.model.causes import (
     LAUNCH_REFUSED,

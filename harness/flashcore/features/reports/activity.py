@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from flashcore.errors import CapabilityError
 from flashcore.features.reports.survey import Key, Launch
-from flashcore.measure.machine import toolchain
+from flashcore.machine import toolchain
 from flashcore.model.cause import Cause, Template
 
 SOURCE = Path(__file__).with_name("activity.cpp")

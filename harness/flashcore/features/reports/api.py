@@ -28,16 +28,16 @@ from flashcore.features.reports import script
 from flashcore.features.reports.assemble import record_of
 from flashcore.features.reports.call import INSIDE, TARGET
 from flashcore.features.reports.read import read_report
-from flashcore.measure.machine.capabilities import lacking
-from flashcore.measure.machine.gpu import Gpu
-from flashcore.measure.machine.ncu import find_ncu
-from flashcore.measure.profile import profile
-from flashcore.measure.settings import Profile
-from flashcore.measure.workers.journal import Task
+from flashcore.machine.capabilities import lacking
+from flashcore.machine.gpu import Gpu
+from flashcore.machine.ncu import find_ncu
 from flashcore.model.record import Fact, Facts, StageResult
 from flashcore.model.text import shortened
 from flashcore.records import soundness, store
 from flashcore.records.names import slug
+from flashcore.runner.journal import Task
+from flashcore.stages.profile import profile
+from flashcore.stages.settings import Profile
 
 if TYPE_CHECKING:
     from pandas import DataFrame

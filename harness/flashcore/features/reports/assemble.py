@@ -16,7 +16,6 @@ from math import fsum
 from flashcore import __version__
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.features.reports import traces
-from flashcore.measure.profile import ncu_facts
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, RULE, TENSOR_TYPES, chip_of
 from flashcore.model.causes import COUNTER_CONTRADICTS, NotReturned
@@ -49,6 +48,7 @@ from flashcore.readers.ncu.results import (
     plain,
 )
 from flashcore.records import names
+from flashcore.stages.profile import ncu_facts
 
 PROBLEM = "imported"
 

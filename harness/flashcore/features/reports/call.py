@@ -10,9 +10,9 @@ import pickle
 import sys
 
 from flashcore.features.reports.script import rerun
-from flashcore.measure.machine import python_process
-from flashcore.measure.profile.child import DOMAIN, prepare
-from flashcore.measure.workers.journal import Journal, Task, child
+from flashcore.machine import python_process
+from flashcore.runner.journal import Journal, Task, child
+from flashcore.stages.profile.child import DOMAIN, prepare
 
 TARGET = python_process.child("flashcore.features.reports.call")
 #: Set in the process under ncu.

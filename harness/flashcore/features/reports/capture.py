@@ -19,9 +19,9 @@ from flashcore.features.reports import activity
 from flashcore.features.reports import survey as surveys
 from flashcore.features.reports.activity import ONLY_NCU, Recorder
 from flashcore.features.reports.execution import execute
-from flashcore.measure.machine.capabilities import reported_in
-from flashcore.measure.machine.gpu import Gpu
-from flashcore.measure.machine.ncu import (
+from flashcore.machine.capabilities import reported_in
+from flashcore.machine.gpu import Gpu
+from flashcore.machine.ncu import (
     CacheControl,
     ClockControl,
     command_line,
@@ -29,14 +29,14 @@ from flashcore.measure.machine.ncu import (
     last_lines,
     refused_metrics,
 )
-from flashcore.measure.profile import ncu_facts
-from flashcore.measure.profile.profile import chip_of
 from flashcore.model.cause import Cause, cause_text
 from flashcore.model.causes import CRASH, Hang
 from flashcore.model.files import make_folder, write_atomically
 from flashcore.readers.kernel_names import demangled
 from flashcore.readers.ncu import raw_page
 from flashcore.readers.ncu.results import Result
+from flashcore.stages.profile import ncu_facts
+from flashcore.stages.profile.profile import chip_of
 
 ATTEMPTS = 3  # more runs of the command, for cases that were not launched where the survey saw them
 OUTPUT, MESSAGES, LAUNCHES = "output.txt", "ncu.txt", "launches"

@@ -17,8 +17,8 @@ from flashcore.explain.readings import Readings
 from flashcore.features.reports import activity, kernels
 from flashcore.features.reports import captured as captures
 from flashcore.features.reports.capture import OUTPUT, Settings, Stopped, capture
-from flashcore.measure.machine import toolchain
-from flashcore.measure.machine.ncu import find_ncu
+from flashcore.machine import toolchain
+from flashcore.machine.ncu import find_ncu
 from flashcore.records import store
 from flashcore.records.names import checked, slug
 

@@ -13,8 +13,8 @@ from flashcore.features.reports.assemble import record_of
 from flashcore.features.reports.capture import Captured, Ran, Stopped
 from flashcore.features.reports.read import read_report
 from flashcore.features.reports.survey import CapturedCase, Key
-from flashcore.measure.machine.environment import of_this_machine
-from flashcore.measure.machine.gpu import Gpu
+from flashcore.machine.environment import of_this_machine
+from flashcore.machine.gpu import Gpu
 from flashcore.model.cause import cause_text
 from flashcore.model.record import Fact, Facts, Record, Source, StageNote, Subject, subject_of
 from flashcore.model.suite import Suite

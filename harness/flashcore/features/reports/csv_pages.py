@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from flashcore.errors import RecordError
 from flashcore.features.reports.ncu_rep import EXPORT
-from flashcore.measure.machine import capabilities
-from flashcore.measure.machine.ncu import RAW_PAGE
+from flashcore.machine import capabilities
+from flashcore.machine.ncu import RAW_PAGE
 from flashcore.model.catalogue import spec_of
 from flashcore.model.causes import Caches
 from flashcore.model.groups import grouped

@@ -12,8 +12,8 @@ from typing import Any
 
 from flashcore.errors import MissingPackage, RecordError
 from flashcore.features.reports import container
-from flashcore.measure.machine import python_process
-from flashcore.measure.machine.ncu import RAW_PAGE
+from flashcore.machine import python_process
+from flashcore.machine.ncu import RAW_PAGE
 from flashcore.model.catalogue import spec_of
 from flashcore.model.causes import Caches
 from flashcore.model.record import Instruction

@@ -17,7 +17,7 @@ from pathlib import Path
 from flashcore.build import languages
 from flashcore.cli import options
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
-from flashcore.measure.machine import git
+from flashcore.machine import git
 from flashcore.model.case import Case
 from flashcore.model.files import PARTIAL, writing
 from flashcore.pipeline import revision

@@ -26,11 +26,11 @@ from typing import Any, NoReturn
 
 import flashcore
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
-from flashcore.measure.machine.environment import commit_of
-from flashcore.measure.settings import Settings
+from flashcore.machine.environment import commit_of
 from flashcore.model.progress import Failure, Step, prefixed
 from flashcore.pipeline.run import Run
 from flashcore.records import store
+from flashcore.stages.settings import Settings
 from flashcore.suites.load import load
 
 Say = Callable[[str], None]

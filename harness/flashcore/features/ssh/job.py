@@ -9,7 +9,7 @@ import sys
 from dataclasses import replace
 
 from flashcore.errors import Exit, FlashcoreError
-from flashcore.measure.machine import python_process
+from flashcore.machine import python_process
 
 
 def main(folder: str, requested: str) -> None:
@@ -25,8 +25,8 @@ def main(folder: str, requested: str) -> None:
 
     request = json.loads(requested)
     try:
-        from flashcore.measure.settings import Settings
         from flashcore.pipeline.run import record_run
+        from flashcore.stages.settings import Settings
 
         settings = replace(
             Settings.from_json(request["settings"]), profiles=f"{folder}/profiles", build=f"{folder}/build"

@@ -22,8 +22,8 @@ from flashcore.errors import CapabilityError, Exit, FlashcoreError, MissingPacka
 from flashcore.features.watch.screen import drawn
 from flashcore.features.watch.serve import Live
 from flashcore.features.watch.session import Obsolete, Save, Session
-from flashcore.measure.machine import python_process
-from flashcore.measure.settings import Settings
+from flashcore.machine import python_process
+from flashcore.stages.settings import Settings
 
 JSON_VERSION = 1
 KEYS = {"b": "time longer", "p": "all again", "c": "compare with the commit", "r": "record", "q": "quit"}

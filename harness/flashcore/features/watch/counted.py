@@ -6,24 +6,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from flashcore.errors import CapabilityError
-from flashcore.measure.bench import case_times
-from flashcore.measure.context import Context
-from flashcore.measure.profile import code, ncu_facts
-from flashcore.measure.profile.profile import chip_of
-from flashcore.measure.workers.journal import Task
-from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import NOT_PROFILED, UNANSWERED
 from flashcore.model.record import CaseOutcome, CaseSubject, Fact, Source, StageResult, plans_for
 from flashcore.readers.ncu.results import Metric, Result
+from flashcore.runner.journal import Task
+from flashcore.runner.kernel_call import KernelCall
+from flashcore.stages.bench import case_times
+from flashcore.stages.context import Context
+from flashcore.stages.profile import code, ncu_facts
+from flashcore.stages.profile.profile import chip_of
 
 #: The catalogue's unit → ncu's name of the base unit, in which CUPTI's values are; counts have none.
 _UNITS = {"ns": "ns", "B": "byte", "pct": "%", "Hz": "hz"}
 
 
 def run(context: Context, cases: Sequence[KernelCall], builds: Sequence[KernelCall]) -> StageResult:
-    """Counts every case, with the facts of :mod:`flashcore.measure.profile.ncu_facts` and the source ``cupti``.
+    """Counts every case, with the facts of :mod:`flashcore.stages.profile.ncu_facts` and the source ``cupti``.
 
     Args:
         builds: the cases with the names under which the process has loaded their libraries.

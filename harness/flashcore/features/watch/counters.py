@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flashcore.errors import CapabilityError
-from flashcore.measure.bench.driver import Driver
-from flashcore.measure.profile.child import warmed_up
-from flashcore.measure.workers.journal import Journal, Task
+from flashcore.runner.journal import Journal, Task
+from flashcore.stages.bench.driver import Driver
+from flashcore.stages.profile.child import warmed_up
 
 _AUTO_RANGE, _USER_REPLAY = 1, 3  # CUpti_ProfilerRange, CUpti_ProfilerReplayMode
 #: Instructions of the long kernel, each with another constant: 160 kB of code, 40 kB of constants. On an H200 stalls

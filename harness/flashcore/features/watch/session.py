@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from flashcore.build.compiling import compile_all
 from flashcore.errors import CapabilityError
 from flashcore.explain.advice import advice
 from flashcore.explain.readings import Readings
@@ -21,14 +20,6 @@ from flashcore.features.watch import answers, child, counted
 from flashcore.features.watch.answers import Content, Question
 from flashcore.gate.answers import Answers
 from flashcore.gate.judge import Judgement
-from flashcore.measure.bench import case_times
-from flashcore.measure.cases import Pair, child_cases, sort_out
-from flashcore.measure.check import check
-from flashcore.measure.context import Context, Say
-from flashcore.measure.formulas import formula_facts
-from flashcore.measure.profile import profile
-from flashcore.measure.settings import Settings
-from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.model.case import Case
 from flashcore.model.record import CaseOutcome, CaseSubject, Measured, StageNote, StageResult
 from flashcore.model.suite import Stage, Variant
@@ -37,6 +28,15 @@ from flashcore.pipeline.judging import Rules, judge_record
 from flashcore.pipeline.opening import open_recordable
 from flashcore.pipeline.recording import Outcome, joined
 from flashcore.records import store
+from flashcore.runner.kernel_call import KernelCall
+from flashcore.stages.bench import case_times
+from flashcore.stages.cases import Pair, child_cases, sort_out
+from flashcore.stages.check import check
+from flashcore.stages.compiling import compile_all
+from flashcore.stages.context import Context, Say
+from flashcore.stages.formulas import formula_facts
+from flashcore.stages.profile import profile
+from flashcore.stages.settings import Settings
 from flashcore.suites.load import folders
 
 #: Seconds that a task in progress may take after a newer save; then its process is ended.

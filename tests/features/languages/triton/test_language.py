@@ -22,21 +22,21 @@ from typing import Any
 import pytest
 
 from flashcore.build import static_facts
-from flashcore.build.compiling import compile_all
 from flashcore.errors import Exit
 from flashcore.features.languages import compile_child, traced
 from flashcore.features.languages.launches import StandIn, difference
 from flashcore.features.languages.triton import language
 from flashcore.features.languages.triton.language import LANGUAGE
 from flashcore.gate import baseline, judge
-from flashcore.measure.machine.gpu import Gpu
-from flashcore.measure.settings import Settings
+from flashcore.machine.gpu import Gpu
 from flashcore.model.case import Case
 from flashcore.model.causes import CodeChanged, CompileFailed, Decided, Hang
 from flashcore.model.record import Artifact, CodeSubject, Facts, Record, subject_of
 from flashcore.model.suite import Argument, Decision, Suite
 from flashcore.pipeline.opening import open_context
 from flashcore.records import freshness
+from flashcore.stages.compiling import compile_all
+from flashcore.stages.settings import Settings
 from flashcore.suites.load import load
 from tests import factory
 from tests.conftest import ROOT, no_disassembler

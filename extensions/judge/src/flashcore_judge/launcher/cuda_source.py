@@ -19,11 +19,11 @@ from flashcore.features.recorded.launchers import (
     values,
     workspace_bytes,
 )
-from flashcore.measure.machine import toolchain
-from flashcore.measure.machine.toolchain import host_program
-from flashcore.measure.workers.kernel_call import KernelCall
+from flashcore.machine import toolchain
+from flashcore.machine.toolchain import host_program
 from flashcore.model.cause import cause_text
 from flashcore.model.record import Artifact
+from flashcore.runner.kernel_call import KernelCall
 from flashcore.suites.problems import dimensions
 from flashcore_judge.launcher.plan import Launch, Plan, Tensor, Value, tensors_of
 

@@ -1,4 +1,4 @@
-// The GPU, and what times work on it: the spacers, flushes and events of measure/bench/timing.py.
+// The GPU, and what times work on it: the spacers, flushes and events of stages/bench/timing.py.
 #pragma once
 
 #include <algorithm>

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from flashcore.errors import ManifestError
-from flashcore.measure.workers.kernel_call import KernelCall
+from flashcore.runner.kernel_call import KernelCall
 from flashcore.suites.operator_schema import SCALAR_TYPES
 from flashcore.suites.schema import Form, mistakes
 

@@ -8,8 +8,8 @@ import struct
 from pathlib import Path
 
 from flashcore.errors import FlashcoreError
-from flashcore.measure.workers.kernel_call import KernelCall
 from flashcore.readers import cubin
+from flashcore.runner.kernel_call import KernelCall
 from flashcore_judge.launcher.plan import Launch, Plan, Tensor, Value, tensors_of
 
 

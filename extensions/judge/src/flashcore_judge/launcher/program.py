@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.errors import CapabilityError, FlashcoreError
-from flashcore.measure.machine.toolchain import host_program
-from flashcore.measure.workers.kernel_call import KernelCall
+from flashcore.machine.toolchain import host_program
+from flashcore.runner.kernel_call import KernelCall
 from flashcore_judge.launcher.planned import planned
 
 

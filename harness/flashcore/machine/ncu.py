@@ -1,0 +1,131 @@
+"""Finds Nsight Compute's command line tool, builds its arguments, and interprets its errors."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from flashcore.errors import CapabilityError, FlashcoreError
+from flashcore.machine.capabilities import lacking
+
+ClockControl = Literal["none", "base"]
+CacheControl = Literal["all", "none"]
+
+_PLACES = (Path("/usr/local/cuda/bin/ncu"),)
+_INSTALLED = Path("/opt/nvidia/nsight-compute")  # one folder per release
+
+
+def find_ncu(explicit: str | None = None) -> Path:
+    """The ncu executable: ``explicit``, else from ``PATH``, else from NVIDIA's default folders.
+
+    Raises:
+        CapabilityError: ncu is not installed.
+    """
+    if explicit is not None:
+        program = shutil.which(explicit)
+        if program is None:
+            raise CapabilityError(f"no Nsight Compute at {explicit}", "give the path of the ncu executable")
+        return Path(program)
+    if program := shutil.which("ncu"):
+        return Path(program)
+    for candidate in (*_PLACES, *_installed(_INSTALLED)):
+        if os.access(candidate, os.X_OK):
+            return candidate
+    raise lacking("ncu")
+
+
+def _installed(root: Path) -> list[Path]:
+    """``root/<version>/ncu``, the newest version first."""
+
+    def release(path: Path) -> list[int]:
+        return [int(part) for part in re.findall(r"\d+", path.parent.name)]
+
+    return sorted(root.glob("*/ncu"), key=release, reverse=True)
+
+
+#: Only the target process is profiled: loading ncu into compilers that a library may start would cost seconds.
+OUR_RANGES = ("--target-processes", "application-only", "--nvtx", "--nvtx-include", "regex:flashcore@.*/")
+
+
+def command_line(
+    ncu: Path | str,
+    report: Path,
+    metrics: Sequence[str],
+    target: Sequence[str],
+    *,
+    launches: Sequence[str] = OUR_RANGES,
+    clock_control: ClockControl = "none",
+    cache_control: CacheControl = "all",
+) -> list[str]:
+    """The argv that profiles ``target`` into ``report`` (``….ncu-rep``).
+
+    Args:
+        launches: ncu's options that select the processes and launches to profile.
+    """
+    return [
+        str(ncu),
+        *launches,
+        *("--clock-control", clock_control, "--cache-control", cache_control),
+        *("--metrics", ",".join(metrics)),
+        *("--force-overwrite", "--export", str(report.with_suffix("")).replace("%", "%%")),  # ncu expands %h, %p, %q{…}
+        *target,
+    ]
+
+
+#: The options of the raw page, which is read without guessing.
+RAW_PAGE = "--page raw --print-units base --print-metric-instances details"
+
+
+def import_report(ncu: Path | str, report: Path, *, time_limit: float = 300.0, names: str = "demangled") -> str:
+    """A report's raw page as CSV, in base units.
+
+    Args:
+        names: kernel names: ``demangled``, which ncu may spell differently in each run, or ``mangled``.
+
+    Raises:
+        FlashcoreError: ncu could not read the report, or took longer than ``time_limit`` seconds.
+        CapabilityError: ncu cannot be executed.
+    """
+    argv = [str(ncu), "--import", str(report), "--csv", *RAW_PAGE.split(), "--print-kernel-base", names]
+    env = os.environ | {"LC_ALL": "C"}  # a decimal point, whatever the user's language
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, text=True, errors="replace", timeout=time_limit, env=env, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise FlashcoreError(f"{report.name}: ncu --import did not finish within {time_limit:g} s") from None
+    except OSError as error:
+        raise CapabilityError(f"{ncu} cannot be run: {error.strerror}", "put another ncu on PATH") from None
+    if done.returncode != 0:
+        message = last_lines(done.stderr + done.stdout)
+        raise FlashcoreError(f"{report.name}: ncu --import failed with exit code {done.returncode}: {message}")
+    return done.stdout
+
+
+def last_lines(text: str) -> str:
+    """The last three error lines of ncu's output, or its last lines if none is an error."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("==ERROR==")]
+    return " · ".join((errors or lines)[-3:])[:400] or "no output"
+
+
+_REFUSED = r"==ERROR== (Failed to find metric (?:regex:\^?)?((?:\w|\\?\.)+).*)"
+
+
+def refused_metrics(log: str, requested: Sequence[str]) -> dict[str, str]:
+    """The requested metrics that ncu cannot find → its message.
+
+    A single unknown name makes ncu fail for the whole target. ncu prints the name literally or as a pattern.
+    """
+    refused: dict[str, str] = {}
+    for message, name in re.findall(_REFUSED, log):
+        base = name.replace("\\", "").rstrip(".")
+        for metric in requested:
+            if metric == base or metric.startswith(base + "."):
+                refused[metric] = message.strip()[:200]
+    return refused

@@ -1,0 +1,190 @@
+"""Rounds of samples: the timed calls take turns, so that drift affects all of them equally, in random order: at the
+power limit a call's clock depends on the call before it.
+
+Used only by the child processes of bench and of ``bench --against``.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import random
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from flashcore.machine.gpu import Nvml
+from flashcore.runner.kernel_call import synchronize
+from flashcore.stages.bench.looks import DICE
+from flashcore.stages.bench.racing import Race
+from flashcore.stages.bench.statistics import P90_SAMPLES, StopRule
+from flashcore.stages.bench.timing import Timed
+
+if TYPE_CHECKING:
+    from flashcore.stages.bench.proof import Proof
+
+#: Seconds between readings of clock and temperature.
+_LOOK_EVERY = 0.02
+#: Turns of calls per turn of empty event pairs.
+_TURNS_PER_EMPTY = 4
+
+
+class Watch:
+    """Reads the GPU's state at intervals and keeps the readings in ``seen``.
+
+    Args:
+        uuid: the GPU; by default this process's.
+        processes: how many processes on the GPU are ours.
+    """
+
+    def __init__(self, device: str, uuid: str = "", processes: int = 1) -> None:
+        self._nvml: Nvml | None = None
+        self._next = 0.0
+        self._processes = processes
+        self.seen: dict[str, Any] = {}
+        if device == "cpu":
+            self.seen["note"] = "no GPU: timed on the CPU"
+            return
+        try:
+            self._nvml = Nvml(uuid or _present())
+        except (OSError, AttributeError) as error:
+            self.seen["note"] = f"NVML is not available: {error}"
+
+    def look(self) -> None:
+        now = time.monotonic()
+        if self._nvml is None or now < self._next:
+            return
+        self._next = now + _LOOK_EVERY
+        self.seen["looks"] = self.seen.get("looks", 0) + 1
+        if (processes := self._nvml.processes()) is not None:
+            self.seen["others"] = max(self.seen.get("others", 0), processes - self._processes)
+        for name, reading in self._nvml.state().items():
+            self.seen.setdefault(name, []).extend(reading if name == "throttle" else [reading])
+
+
+def state_values(seen: Mapping[str, Any]) -> dict[str, Any]:
+    """What a watch has seen, by the fact's name; ``None`` if nothing reports it."""
+    clocks, degrees, reasons = (seen.get(name) for name in ("sm_clock", "temperature", "throttle"))
+    return {
+        "bench_sm_clock": statistics.median(clocks) if clocks else None,
+        "bench_temperature": max(degrees) if degrees else None,
+        "bench_other_processes": seen.get("others"),
+        "throttle": None if reasons is None else ", ".join(dict.fromkeys(reasons)) or "none",
+    }
+
+
+def _present() -> str:
+    """The UUID of this process's GPU."""
+    import torch
+
+    return str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid)
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Reports whose turn it is, and sums the time each label took.
+
+    Args:
+        announce: called with what is sampled, and the label, before each sample.
+        spent: seconds that each label's samples took.
+        race: stops cases after their first rounds of a mode, and shortens its remaining time by their share.
+    """
+
+    watch: Watch
+    announce: Callable[[str, str], object]
+    race: Race = field(default_factory=Race)
+    spent: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+
+def sample(
+    ready: Mapping[str, Timed],
+    mode: str,
+    rule: StopRule,
+    turns: Turns,
+    proofs: Mapping[str, Proof] | None = None,
+    fillers: Set[str] = frozenset(),
+) -> dict[str, list[float]]:
+    """Samples of one mode (us): every call once per round, until each has enough.
+
+    Args:
+        ready: calls by label; each round has another order.
+        proofs: label → the proof that takes a sample and checks its answer: a random one of the first
+            ``rule.least`` rounds and the last, but only the random one if the case stopped in a mode that does not
+            rank.
+        fillers: labels sampled only as long as others are: an empty launch is so short that its relative noise stays
+            large.
+    """
+    proofs, race = proofs or {}, turns.race
+    looks = race.looks(mode, rule)
+    chosen = {label: DICE.randrange(looks[0]) for label in proofs}
+    samples: dict[str, list[float]] = {label: [] for label in ready}
+    seconds_of = dict.fromkeys(ready, 0.0)
+    active = list(ready)
+    began = time.monotonic()
+    turn = 0
+    while {*active} - fillers:
+        for label in random.Random(turn).sample(active, len(active)):
+            turns.announce(mode, label)
+            start = time.monotonic()
+            proved = chosen.get(label) == turn
+            samples[label].append(proofs[label].sample(mode, turn) if proved else getattr(ready[label], mode)())
+            seconds_of[label] += time.monotonic() - start
+        turns.watch.look()
+        elapsed = time.monotonic() - began
+        rules = ((label, race.rule(mode, label, rule)) for label in active)
+        active = [label for label, of in rules if not of.enough(samples[label], seconds_of[label], elapsed)]
+        turn += 1
+        if turn in looks and active:
+            stopped = race.stopped(mode, {label: samples[label] for label in active}, early=turn < looks[-1])
+            left = [label for label in active if label not in stopped]
+            rule = replace(rule, seconds=elapsed + (rule.seconds - elapsed) * len(left) / len(active))
+            active = left
+    only_one = race.short(mode) if mode != race.mode else ()
+    for label, seconds in seconds_of.items():
+        if label in proofs and label not in only_one:
+            turns.announce(mode, label)
+            samples[label][-1] = proofs[label].sample(mode, -1)
+        turns.spent[label] += seconds
+    return samples
+
+
+def distributions(
+    ready: Mapping[str, Timed], regime: str, rule: StopRule, turns: Turns, most: Mapping[str, int]
+) -> dict[str, list[float]]:
+    """Times of single calls in a regime (us), ``most`` per label. If these do not fit half of the rule's
+    ``slow_seconds``: as many as a 90th percentile needs, and fewer for slow calls.
+
+    The time between events around each call, minus the median of empty event pairs, which are timed in between.
+    """
+    by_label: dict[str, list[float]] = {label: [] for label in ready}
+    limit = rule.slow_seconds / 2
+    for label in filter(most.get, ready):
+        turns.announce(f"{regime} calls", label)
+        start = time.monotonic()
+        calls: list[float] = []
+        empty: list[float] = []
+        for turn in itertools.count():
+            seconds, count = time.monotonic() - start, len(calls)
+            fits = seconds < limit and (count < P90_SAMPLES or seconds / count * most[label] <= limit)
+            if turn and (count >= most[label] or not fits):
+                break
+            if turn % _TURNS_PER_EMPTY == 0:
+                empty += ready[label].each(regime, calls=False)
+            calls += ready[label].each(regime, first=not turn)  # no other label's calls come between
+        offset = statistics.median(empty)
+        by_label[label] = [x - offset for x in calls[: most[label]]]
+        turns.spent[label] += time.monotonic() - start
+    return by_label
+
+
+def release(device: str) -> None:
+    """Frees the graphs' memory before the next shape; reference cycles keep some graphs alive."""
+    if device != "cpu":
+        import torch
+
+        synchronize(device)
+        gc.collect()
+        torch.cuda.empty_cache()

@@ -1,0 +1,249 @@
+"""Times two builds, and the first one a second time, alternately in several processes.
+
+The layout of code and memory differs between processes, and rounds within one process do not average it out: each
+repetition is a process. It loads every case's three builds and times them alternately, round by round. The order of
+loading, of the builds and of the cases changes from process to process. The journal names a build that fails; its case
+is then left out, and the others continue.
+
+Run as ``python -m flashcore.stages.bench.time_pairs TASKFILE JOURNAL``, this module is that process.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from flashcore.machine import python_process
+from flashcore.model.decide import Process
+from flashcore.model.files import make_folder, write_atomically
+from flashcore.model.groups import grouped
+from flashcore.runner import journal
+from flashcore.runner.kernel_call import Caller, KernelCall, is_poisoned, serve
+from flashcore.runner.pool import Pool
+from flashcore.runner.problem_file import load_problem
+from flashcore.runner.program import Limits, Program
+from flashcore.stages.bench.interleave import Turns, Watch, release, sample
+from flashcore.stages.bench.rotation import Rotation
+from flashcore.stages.bench.statistics import StopRule
+from flashcore.stages.bench.timing import Timed, rotated, timer_for
+
+TARGET = python_process.child("flashcore.stages.bench.time_pairs")
+Side = Literal["before", "after", "again"]
+SIDES: tuple[Side, ...] = ("before", "after", "again")
+#: Calls of many ms get fewer rounds: the seconds for each build, and the least number of rounds.
+_SLOW_SECONDS, _FEWEST_ROUNDS = 1.0, 10
+
+
+class Contest(NamedTuple):
+    """A case as two builds, and the first of them again, in a separate library. All get the inputs of ``after``'s
+    problem."""
+
+    name: str
+    before: KernelCall
+    after: KernelCall
+    again: KernelCall
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, **{side: getattr(self, side).to_json() for side in SIDES}}
+
+    @classmethod
+    def of(cls, name: str, before: KernelCall, after: KernelCall, folder: Path) -> Contest:
+        """The contest of two builds, with a copy of the first one's library in ``folder``: a library is loaded only
+        once, under any name."""
+        again = replace(before, library=copied(before.library, folder / "again"))
+        sides = zip(SIDES, (before, after, again), strict=True)
+        return cls(name, *(replace(case, variant=f"{case.variant}@{side}") for side, case in sides))
+
+
+def copied(library: str | None, folder: Path) -> str | None:
+    """A copy of the library under another name, so that its code has another address when both are loaded."""
+    if library is None:
+        return None
+    target = folder / f"{hashlib.sha256(library.encode()).hexdigest()[:16]}.so"
+    if not target.is_file():
+        make_folder(target.parent)
+        write_atomically(target, Path(library).read_bytes())
+    return str(target.resolve())
+
+
+class Times(NamedTuple):
+    """One contest's times in one process: us per call, sample i of each from round i."""
+
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+    again: tuple[float, ...]
+
+
+class Lost(NamedTuple):
+    """The reason why a contest was not timed to its end. ``side`` is the build that failed; empty: none of them."""
+
+    side: str
+    reason: str
+
+
+@dataclass(slots=True)
+class Timings:
+    """The outcome of the contests: their times, one from each process, or why there are none.
+
+    ``throttle`` holds the driver's reasons for a lowered clock meanwhile.
+    """
+
+    times: dict[str, list[Times]] = field(default_factory=dict)
+    lost: dict[str, Lost] = field(default_factory=dict)
+    throttle: set[str] = field(default_factory=set)
+
+    @property
+    def processes(self) -> dict[str, list[Process]]:
+        """The data of :func:`flashcore.model.decide.decide`."""
+        return {name: [Process.of(*t) for t in times] for name, times in self.times.items()}
+
+    def levels(self, name: str) -> tuple[float, float]:
+        """The times before and after (us): geometric means over processes of each process's median, as changes are
+        averaged."""
+        times = self.times[name]
+        before = statistics.geometric_mean(statistics.median(t.before + t.again) for t in times)
+        return before, statistics.geometric_mean(statistics.median(t.after) for t in times)
+
+
+# --- the stage ----------------------------------------------------------------------------------
+
+
+def run(
+    contests: Sequence[Contest],
+    folder: Path,
+    workers: Pool,
+    *,
+    processes: int,
+    rounds: int = 100,
+    time_limit: float = 60.0,
+    enough: Callable[[], bool] = lambda: False,
+    progress: Callable[[str], None] = lambda _: None,
+    device: str = "cuda",
+) -> Timings:
+    """Times every contest in ``processes`` child processes; resumable in ``folder``.
+
+    Args:
+        rounds: samples of each build in each process; calls of many ms get fewer.
+        time_limit: seconds for setting up a build, or for a sample, before it counts as hung.
+        workers: processes on the one GPU to time on.
+        enough: called before each process; when it returns true, no further one is started.
+
+    Raises:
+        CapabilityError: there is no GPU.
+        FlashcoreError: a journal cannot be written.
+    """
+    timings = Timings(times={c.name: [] for c in contests})
+    program = Program(command=TARGET, limits=Limits(time_limit=time_limit, batch=len(contests)))
+    for process in range(processes):
+        if enough() or len(timings.lost) == len(contests):
+            break
+        payload = {"process": process, "rounds": rounds, "device": device}
+        perform = functools.partial(workers.run, program=program, folder=folder / f"{process:03d}")
+        _repetition(contests, payload, perform, timings)
+        progress(f"process {process + 1} of {processes}")
+    for name in timings.lost:
+        timings.times.pop(name, None)
+    return timings
+
+
+def _repetition(
+    contests: Sequence[Contest],
+    payload: Mapping[str, Any],
+    perform: Callable[[list[journal.Task]], list[journal.Result]],
+    timings: Timings,
+) -> None:
+    """One process times every shape, a task each; after a build crashed it, a shape is timed again without that
+    build."""
+    attempts = dict.fromkeys((c.after.shape for c in contests), 0)
+    while True:
+        rest = (c for c in contests if c.after.shape in attempts and c.name not in timings.lost)
+        if not (left := grouped((c.after.shape, c) for c in rest)):
+            return
+        tasks = [
+            # Another attempt is another task, so that a continued run repeats the same steps.
+            journal.Task(
+                shape if attempts[shape] == 0 else f"{shape}~{attempts[shape]}",
+                {"contests": [c.to_json() for c in here], **payload},
+            )
+            for shape, here in left.items()
+        ]
+        results = perform(tasks)
+        for (shape, here), result in zip(left.items(), results, strict=True):
+            if result.status == "failed" or result.data is None:
+                _blame(result, here, timings)
+                attempts[shape] += 1
+                continue
+            for name, (side, reason) in result.data["failed"].items():
+                timings.lost.setdefault(name, Lost(side, reason))
+            for name, times in result.data["times"].items():
+                timings.times[name].append(Times(*(tuple(times[side]) for side in SIDES)))
+            timings.throttle.update(result.data["throttle"])
+            del attempts[shape]
+
+
+def _blame(result: journal.Result, contests: Sequence[Contest], timings: Timings) -> None:
+    """Removes the contest that was in progress when the process failed; if none had begun, all of them."""
+    name, _, side = result.step.variant.rpartition("@")
+    for contest in [c for c in contests if c.name == name] or contests:
+        timings.lost[contest.name] = Lost(side if contest.name == name else "", result.reason)
+
+
+# --- the child ----------------------------------------------------------------------------------
+
+
+def order(process: int) -> list[Side]:
+    """The order of the three builds in a process: in three processes each of them is once in each place, and the next
+    three use the reverse orders."""
+    return rotated(SIDES if process // 3 % 2 == 0 else SIDES[::-1], process)
+
+
+def _perform(task: journal.Task, log: journal.Journal) -> dict[str, Any]:
+    """Times the contests of one shape."""
+    payload = task.payload
+    device, process = payload["device"], payload["process"]
+    contests = {c["name"]: {side: KernelCall.from_json(c[side]) for side in SIDES} for c in payload["contests"]}
+    first = next(iter(contests.values()))["after"]
+    problem = load_problem(first.root, first.problem_file)
+    timer = timer_for(device)
+    rotation = Rotation(timer, first, problem, device)
+    ready: dict[str, Timed] = {}
+    failed: dict[str, tuple[str, str]] = {}
+    for name in rotated(list(contests), process):
+        made: dict[str, Timed] = {}
+        launches = None  # calls in a sample: the first build's, so that a sample's fixed cost is the same for all
+        for side in order(process):
+            label = f"{name}@{side}"
+            log.step(task.name, "set up", label)
+            try:
+                caller = Caller(contests[name][side], problem, device)
+                made[label] = rotation.prepare(timer, caller, launches)
+            except Exception as error:
+                if is_poisoned(device):
+                    raise
+                failed[name] = (side, journal.describe(error))
+                break
+            launches = made[label].launches
+        else:
+            ready.update(made)
+    rounds = payload["rounds"]
+    rule = StopRule(rounds, rounds, slow_seconds=_SLOW_SECONDS, fewest=min(_FEWEST_ROUNDS, rounds))
+    watch = Watch(device)
+    turns = Turns(watch, lambda _, label: log.step(task.name, "timed", label))
+    samples = sample(ready, first.rank_by, rule, turns)
+    times = {}
+    for name in contests.keys() - failed.keys():
+        by_side = {side: samples[f"{name}@{side}"] for side in SIDES}
+        count = min(map(len, by_side.values()))
+        times[name] = {side: [round(x, 4) for x in values[:count]] for side, values in by_side.items()}
+    ready.clear()
+    release(device)
+    return {"times": times, "failed": failed, "throttle": watch.seen.get("throttle", [])}
+
+
+if __name__ == "__main__":
+    serve(_perform)

@@ -1,0 +1,121 @@
+"""Selects the cases that a stage can run, and describes each for the processes that run kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from flashcore.model import plugin
+from flashcore.model.case import Case
+from flashcore.model.cause import Cause
+from flashcore.model.causes import (
+    FAILED_BEFORE,
+    NOT_BUILT,
+    UNANSWERED,
+    WRONG_BEFORE,
+    DidNotCompile,
+    MachineStopped,
+    hangs,
+)
+from flashcore.model.record import Artifact, CaseOutcome, CaseStatus, Plan, plans_for
+from flashcore.model.suite import CompiledCallable, PythonCallable, Shape, Stage, Variant
+from flashcore.runner.kernel_call import KernelCall
+from flashcore.stages.context import Context
+from flashcore.stages.formulas import works
+
+Pair = tuple[Variant, Shape]
+
+
+def sort_out(context: Context, stage: Stage, before: Sequence[CaseOutcome]) -> tuple[list[Pair], list[CaseOutcome]]:
+    """The cases that a stage can run, and the outcomes of those that it cannot.
+
+    Args:
+        before: the outcomes of earlier stages.
+    """
+    failed = {o.case: o.cause or UNANSWERED() for o in before if o.status != "ok"}
+    # A variant that is wrong or hangs on one shape is not run on any other.
+    bad = [o for o in before if o.status == "failed" and (o.stage == "check" or hangs(o.cause))]
+    wrong = {o.variant: o for o in reversed(bad)}
+    ready: list[Pair] = []
+    left_out: list[CaseOutcome] = []
+    plans = plans_for(context.built.plans, context.gpu_arch)
+
+    def leave(variant: Variant, shape: Shape, status: CaseStatus, cause: Cause) -> None:
+        left_out.append(CaseOutcome(variant.name, shape.name, stage, status, cause))
+
+    for variant, shape in context.cases(stage):
+        if (case := Case(variant.name, shape.name)) in failed:
+            leave(variant, shape, "skipped", FAILED_BEFORE(failed[case]))
+        elif first := wrong.get(variant.name):
+            leave(variant, shape, "skipped", WRONG_BEFORE(first.shape, first.cause or UNANSWERED()))
+        elif obstacle := _obstacle(context, variant, plans.get((variant.name, shape.name))):
+            leave(variant, shape, *obstacle)
+        else:
+            ready.append((variant, shape))
+    return ready, left_out
+
+
+def _obstacle(context: Context, variant: Variant, plan: Plan | None) -> tuple[CaseStatus, Cause] | None:
+    """The status and cause of a case that was not built, or whose launch plan refuses the shape."""
+    if variant.is_reference:
+        return None
+    artifact = context.built.artifact(variant.name, context.gpu_arch)
+    if artifact is None or artifact.status == "unsupported":
+        return "unsupported", (artifact and artifact.cause) or NOT_BUILT(context.gpu_arch or "")
+    if artifact.status == "failed":
+        return "skipped", DidNotCompile(artifact.arch)
+    if plan is None or plan.cause is None or plan.can_run:
+        return None
+    if isinstance(plan.cause, MachineStopped):
+        return "skipped", plan.cause
+    return "failed" if plan.failed else "unsupported", plan.cause
+
+
+def _target(
+    variant: Variant, shape: Shape, artifact: Artifact | None, plan: Plan | None, launcher: str
+) -> dict[str, Any]:
+    """The fields of a case that depend on the variant's kind: what a child calls."""
+    kind = variant.kind
+    if isinstance(kind, PythonCallable) or artifact is None:
+        return {"library": None, "callable": kind.callable if isinstance(kind, PythonCallable) else None}
+    if not isinstance(kind, CompiledCallable):
+        return {"library": str(Path(artifact.library or "").resolve()), "callable": None, "operator": artifact.host}
+    language = plugin.find("languages", kind.language)
+    launcher = launcher or language.launcher
+    files = {kernel: str(Path(file).resolve()) for kernel, file in artifact.cubins.items()}
+    return {
+        "library": None,
+        "callable": kind.callable,
+        "config": dict(variant.config),
+        "calls": tuple(language.calls(artifact, shape.name)),
+        "language": dict(plugin.entries("languages"))[kind.language],
+        "launcher": {"target": launcher, "cubins": files, "plan": asdict(plan)}
+        if launcher and plan and plan.launches
+        else {},
+    }
+
+
+def child_cases(context: Context, pairs: Sequence[Pair]) -> list[KernelCall]:
+    """The cases as the processes that run kernels receive them."""
+    artifacts = {a.variant: a for a in context.built.artifacts if a.arch == context.gpu_arch}
+    plans = plans_for(context.built.plans, context.gpu_arch)
+    cases = []
+    for (variant, shape), work in zip(pairs, works(context.suite, pairs), strict=True):
+        plan = plans.get((variant.name, shape.name))
+        case = KernelCall.of(
+            context.suite,
+            variant.problem,
+            shape,
+            variant=variant.name,
+            **_target(variant, shape, artifacts.get(variant.name), plan, context.settings.launcher),
+            tolerance=variant.tolerance,
+            seeds=context.suite.problems[variant.problem].seeds,
+            flop=work.get("flop"),
+            rank_by=shape.rank_by,
+            repeats=0 if variant.is_reference else shape.repeats,
+            launches=len(plan.launches) if plan else 0,
+        )
+        cases.append(replace(case, library=None) if context.device == "cpu" else case)
+    return cases

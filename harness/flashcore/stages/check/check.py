@@ -1,0 +1,150 @@
+"""Check: is it still right? Compares every case with fp64, on several seeds and kinds of input: the parent's side.
+
+A variant's errors are compared with those of an emulation of its rounding points on the same inputs, its tolerance
+class. The relative Frobenius error may be at most 1.5 times and the largest error at most 2 times the emulation's, plus
+1 ulp. The answer may have no overall bias in scale, and all errors must be within the problem's fence. The same applies
+to libraries. Outputs are poisoned, with guard bands around them; inputs have bands of NaN around them.
+
+:mod:`flashcore.stages.check.child` does the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from flashcore.build.dependencies import digest
+from flashcore.machine import python_process
+from flashcore.machine.toolchain import version_of
+from flashcore.model.catalogue import FACTS
+from flashcore.model.cause import Cause, cause_text, from_json
+from flashcore.model.causes import IN_STEP, NOT_COMPARED, UNANSWERED, OutOfBounds, WrongAnswer
+from flashcore.model.files import write_atomically, writing
+from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult
+from flashcore.records.freshness import merged, module_hash
+from flashcore.runner.accuracy import FACT_NAMES, NORMAL, QUANTIZATION
+from flashcore.runner.journal import Result, Task
+from flashcore.runner.kernel_call import KernelCall
+from flashcore.runner.program import Program
+from flashcore.stages import settings
+from flashcore.stages.context import Context
+
+#: The child's command line.
+TARGET = python_process.child("flashcore.stages.check.child")
+#: The fewest cases of a shape that stay in one process, since each process must recompute the references. If there are
+#: enough cases for all processes, a shape's stay together.
+_CHUNK = 16
+
+
+def prepare(context: Context) -> None:
+    """Starts the first processes; see :class:`flashcore.stages.stage.Stage`."""
+    if cases := context.cases("check"):
+        context.workers.prepare(_program(context), context.folder / "check", most=-(-len(cases) // _CHUNK))
+
+
+def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
+    """Checks every case in child processes; see :class:`flashcore.stages.stage.Stage`.
+
+    Raises:
+        CapabilityError: there is no GPU.
+        FlashcoreError: a journal, or the cache of opcheck, cannot be written.
+    """
+    chosen = context.settings.check
+    progress = context.progress("check", len(cases))
+    # Group cases by shape: the child caches the references of one shape at a time.
+    shapes = list(dict.fromkeys(c.shape for c in cases))
+    ordered = sorted(cases, key=lambda c: shapes.index(c.shape))
+    groups = _by_schema(ordered) if chosen.opcheck else []
+    pending = [group for group in groups if not any(path.exists() for path in _opcheck_files(context, group))]
+    opchecked = {group[0].name for group in pending}
+
+    def task(case: KernelCall, name: str, opcheck: bool) -> Task:
+        payload = {
+            "case": case.to_json(),
+            "device": context.device,
+            "kinds": None if chosen.kinds is None else list(chosen.kinds),
+            # If the settings request fewer repeats, as the inner loop does, a shape's larger number does not apply.
+            "repeats": chosen.repeats if chosen.repeats < settings.Check.repeats else max(chosen.repeats, case.repeats),
+            "opcheck": opcheck,
+        }
+        return Task(name, payload)
+
+    def tell(result: Result) -> None:
+        progress(f"{result.name}: {cause_text(_wrong(result)).partition('; ')[0] or 'right'}")
+
+    def results_of(tasks: list[Task]) -> list[Result]:
+        return context.workers.run(tasks, _program(context), context.folder / "check", tell)
+
+    results = {r.name: r for r in results_of([task(c, c.name, c.name in opchecked) for c in ordered])}
+    # If the checked operator of a schema is wrong, opcheck the schema's others.
+    wrong = {name for name, result in results.items() if _wrong(result)}
+    others = [c for first, *rest in pending if first.name in wrong for c in rest if c.name not in wrong]
+    if others:
+        again = results_of([task(c, f"{c.name}~opcheck", True) for c in others])
+        results |= {c.name: r for c, r in zip(others, again, strict=True)}
+        opchecked |= {c.name for c in others}
+    for path in _opcheck_files(context, [c for c in ordered if c.name in opchecked and not _wrong(results[c.name])]):
+        with writing(path.parent):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, b"")
+    return StageResult(
+        tuple(fact for case in cases for fact in _facts(case, results[case.name])),
+        tuple(_outcome(case, results[case.name]) for case in cases),
+        reads=merged(r.data.get("reads", {}) for r in results.values() if r.data),
+    )
+
+
+def _program(context: Context) -> Program:
+    chosen = context.settings.check
+    command, chunk = context.resident or TARGET, max(_CHUNK, len(context.cases("check")) // chosen.lanes)
+    return Program(command=command, limits=context.limits(chosen.limits), lanes=chosen.lanes, chunk=chunk, refill=True)
+
+
+def _outcome(case: KernelCall, result: Result) -> CaseOutcome:
+    wrong = _wrong(result)
+    status: CaseStatus = "skipped" if result.status == "skipped" else "failed" if wrong else "ok"
+    return CaseOutcome(case.variant, case.shape, "check", status, wrong, result.seconds)
+
+
+def _by_schema(cases: Sequence[KernelCall]) -> list[list[KernelCall]]:
+    """The first case of each variant that has an operator, grouped by schema. ``torch.library.opcheck`` gives the same
+    result for operators generated from one schema. An operator that a problem file registers is a group by itself."""
+    groups: dict[object, dict[str, KernelCall]] = {}
+    for case in cases:
+        if not case.callable:
+            schema = (case.problem_file, case.arguments) if case.operator else case.variant
+            groups.setdefault(schema, {}).setdefault(case.variant, case)
+    return [list(group.values()) for group in groups.values()]
+
+
+def _opcheck_files(context: Context, cases: Sequence[KernelCall]) -> list[Path]:
+    """The files that record a passed opcheck of these cases' operators. The name is a hash of all that the result
+    depends on: the operator, its inputs, and the checker's versions."""
+    folder = context.build_folder / context.suite.name / ".opcheck"
+    child = module_hash(Path(__file__).with_name("child.py"))
+    checker = (version_of("torch"), version_of("flashcore"), context.device, child)
+    keys = [
+        (c.operator, module_hash(Path(c.root) / c.problem_file), sorted(c.params.items()), checker)
+        for c in cases
+        if c.operator
+    ]
+    return [folder / digest(key)[:32] for key in keys]
+
+
+def _wrong(result: Result) -> Cause | None:
+    """Why the case failed; ``None`` if it is right."""
+    if result.status != "ok" or result.data is None:
+        cause = result.cause or UNANSWERED()
+        return IN_STEP(str(result.step), cause) if result.step.what else cause
+    complaints, elements = tuple(result.data["complaints"]), result.data.get("elements")
+    kind = OutOfBounds if result.data["out_of_bounds"] else WrongAnswer
+    return kind(complaints, from_json(elements) if elements else None) if complaints else None
+
+
+def _facts(case: KernelCall, result: Result) -> Iterator[Fact]:
+    """The case's errors, each the worst over seeds and kinds; unmeasured if not finite."""
+    worst = (result.data or {}).get("worst", {})
+    for name in (*FACT_NAMES, *NORMAL, *(n for n in QUANTIZATION if n in worst)):
+        value, where = worst.get(name, (None, None))
+        detail = from_json(where) if where else NOT_COMPARED(result.cause)
+        yield Fact(case.subject, name, value, FACTS[name].unit, Source.CHECK, detail)

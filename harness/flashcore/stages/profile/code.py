@@ -1,0 +1,75 @@
+"""The built code's phases and its kernels' registers and names, for the profile."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from flashcore.build import static_facts
+from flashcore.errors import UsageError
+from flashcore.machine import toolchain
+from flashcore.model.catalogue import OTHER_PHASE
+from flashcore.model.suite import Cuda
+from flashcore.readers import cubin, phases
+from flashcore.readers.kernel_names import canonical
+from flashcore.stages.context import Context
+
+
+def marked(context: Context) -> Iterator[str]:
+    """The variants whose sources mark phases, even incorrectly: :func:`codes` reports errors."""
+    sources = phases.Sources(Path(context.suite.root))
+    for variant in context.variants:
+        if isinstance(variant.kind, Cuda):
+            with contextlib.suppress(UsageError):
+                if not any(sources.phases(variant.kind.file)):
+                    continue
+            yield variant.name
+
+
+def codes(context: Context) -> Callable[[str], phases.Code | None]:
+    """Returns a function of a variant: the phases of its code for this GPU, ``None`` if its sources mark none."""
+    sources = phases.Sources(Path(context.suite.root))
+    disassembler = toolchain.optional_tool("nvdisasm")
+    built = {a.variant: a.cubin for a in context.built.artifacts if a.arch == context.gpu_arch and a.status == "ok"}
+
+    @functools.cache
+    def code_of(variant: str) -> phases.Code | None:
+        kind, file = context.suite.variants[variant].kind, built.get(variant)
+        if file is None or not isinstance(kind, Cuda):
+            return None
+        try:
+            return phases.of_variant(kind.file, static_facts.listing(Path(file), disassembler), sources)
+        except UsageError as error:  # wrong phase marks must not stop the profile
+            context.say(f"profile: {variant} without its phases: {error}")
+            return phases.Code((OTHER_PHASE,), why=str(error))
+
+    return code_of
+
+
+def registers(context: Context) -> dict[str, dict[str, int]]:
+    """Variant → kernel → registers per thread in the code for this GPU."""
+    by_variant: dict[str, dict[str, int]] = {}
+    for fact in context.built.facts:
+        subject = fact.subject
+        if fact.name != "registers" or subject.arch != context.gpu_arch or not isinstance(fact.value, int):
+            continue
+        if subject.kernel:
+            by_variant.setdefault(subject.variant, {})[subject.kernel] = fact.value
+    return by_variant
+
+
+def names(context: Context) -> dict[str, dict[str, str]]:
+    """Variant → a kernel's canonical name in the cubin for this GPU → its name in the plan, where a language gives it
+    another."""
+    by_variant: dict[str, dict[str, str]] = {}
+    for artifact in context.built.artifacts:
+        if artifact.arch != context.gpu_arch:
+            continue
+        for planned, file in artifact.cubins.items():
+            function = planned.partition("<")[0]  # without what tells configurations apart
+            for kernel in cubin.parse(Path(file).read_bytes(), artifact.arch, file).kernels:
+                if (symbol := canonical(kernel.name)) != function:
+                    by_variant.setdefault(artifact.variant, {})[symbol] = function
+    return by_variant

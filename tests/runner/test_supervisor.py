@@ -1,0 +1,349 @@
+"""The worker against real processes that crash, hang, lie and are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flashcore.errors import CapabilityError, FlashcoreError
+from flashcore.model.causes import Hang, HungBefore
+from flashcore.runner.journal import Journal, Result, Step, Task, answers, hung, hung_before, read_journal
+from flashcore.runner.process import LocalGpu
+from flashcore.runner.program import Program
+from flashcore.runner.supervisor import Shares
+from tests.conftest import ROOT
+from tests.support import staged
+from tests.support.processes import CHILDREN, actor, does, gone, until
+
+
+def supervise(folder: Path, tasks: list[Task], how: str = "", **options: Any) -> list[Result]:
+    usual = {"time_limit": 120.0, "startup_limit": 120.0, "finish_limit": 5.0}
+    return staged.run(tasks, folder, actor(how), **{**usual, **options})
+
+
+def test_one_process_answers_all_in_order(tmp_path: Path) -> None:
+    seen: list[Result] = []
+    results = supervise(tmp_path, [does(n, echo=n) for n in "cab"], on_result=seen.append)
+    assert [r.name for r in results] == ["c", "a", "b"]
+    assert [r.data["echo"] for r in results if r.data] == ["c", "a", "b"]
+    assert seen == results
+    assert len({r.data["pid"] for r in results if r.data}) == 1
+    assert "performing a" in (tmp_path / "child-001.log").read_text()
+
+
+def test_lanes_share_out_the_shapes(tmp_path: Path) -> None:
+    tasks = [
+        does(f"{v}/{s}", what) for s in ("s", "m", "l") for v, what in (("good", ""), ("bad", "segv"), ("last", ""))
+    ]
+    seen: list[Result] = []
+    results = supervise(tmp_path, tasks, lanes=2, on_result=seen.append)
+    assert [r.name for r in results] == [t.name for t in tasks] and {r.name for r in seen} == {r.name for r in results}
+    assert [r.status for r in results] == ["ok", "failed", "ok"] * 3, "what dies takes its own task alone along"
+    pids = {r.name: r.data["pid"] for r in results if r.data}
+    assert pids["last/s"] == pids["good/l"] and pids["last/l"] not in (pids["good/s"], pids["last/m"])
+    assert len({*pids.values()}) == 5
+    lanes = [
+        {t["name"].partition("/")[2] for t in json.loads(p.read_text())["tasks"]} for p in tmp_path.glob("tasks-*")
+    ]
+    assert all(shapes <= {"s", "l"} or shapes == {"m"} for shapes in lanes)
+    assert supervise(tmp_path, tasks, lanes=2) == results, "what is answered is not run again"
+
+
+def test_an_error_in_one_lane_ends_the_others(tmp_path: Path) -> None:
+    def stop(result: Result) -> None:
+        raise KeyboardInterrupt
+
+    tasks = [does("a/s"), does("a/m", "loop")]
+    with pytest.raises(KeyboardInterrupt):
+        supervise(tmp_path, tasks, lanes=2, on_result=stop)
+    heads = [next(read_journal(p)) for p in tmp_path.glob("journal-*")]
+    assert all(gone(head["pid"]) for head in heads)
+
+
+def test_batches_bound_what_a_process_takes(tmp_path: Path) -> None:
+    results = supervise(tmp_path, [does(n) for n in "abcde"], batch=2)
+    assert len({r.data["pid"] for r in results if r.data}) == 3
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        ("segv", "killed by SIGSEGV"),
+        ("exit", "exit code 3: performing before | performing bad | giving up"),
+        ("quiet exit", "ended with exit code 0 without a result"),
+        ("abort", "what a C++ library says"),
+        ("raise", "ValueError: three wide and two high"),
+        ("nan", "Out of range float"),
+        ("torn", "exit code 1"),
+        ("poison", "illegal memory access"),
+    ],
+)
+def test_a_fault_fails_its_task_alone(tmp_path: Path, what: str, reason: str) -> None:
+    before, bad, after = supervise(tmp_path, [does("before"), does("bad", what), does("after")])
+    assert (before.status, after.status) == ("ok", "ok")
+    assert bad.status == "failed"
+    assert reason in bad.reason
+
+
+def test_an_exception_keeps_the_process_and_poison_ends_it(tmp_path: Path) -> None:
+    results = supervise(tmp_path, [does("a"), does("b", "raise"), does("c"), does("d", "poison"), does("e")])
+    a, _, c, _, e = (r.data["pid"] if r.data else 0 for r in results)
+    assert a == c != e
+
+
+def test_a_hang_is_ended_at_its_time_limit(tmp_path: Path) -> None:
+    loop, after = supervise(tmp_path, [does("loop", "loop"), does("after")], time_limit=5.0)
+    assert loop.reason == "no answer within 5 s: hang?"
+    assert after.status == "ok"
+
+
+def test_a_variant_that_hung_is_not_run_on_its_other_cases(tmp_path: Path) -> None:
+    tasks = [does("stuck/b", "loop"), does("fine/a"), does("stuck/a"), does("stuck/c", "loop"), does("fine/b")]
+    seen: list[str] = []
+    for batch in (64, 1):  # the second goes on where the first ended: there is nothing left to do
+        result = supervise(tmp_path, tasks, time_limit=5.0, batch=batch, on_result=lambda r: seen.append(r.name))
+        assert [r.status for r in result] == ["failed", "ok", "skipped", "skipped", "ok"]
+        assert result[2].reason == "skipped: hung on b: no answer within 5 s: hang?"
+    assert sorted(seen) == sorted(t.name for t in tasks), "each is told once"
+    assert hung_before(tmp_path).keys() == {"stuck"}
+
+
+def test_a_shape_that_is_named_as_a_variant_that_hung_is_run() -> None:
+    hang = Hang(1.0, "spin cold")
+    assert hung([Result("s65", "failed", hang, step=Step("cold", "spin"))]) == {"spin": HungBefore("s65", hang)}
+    assert hung([Result("s65", "failed", Hang(1.0))]) == {}
+    assert Task("spin", {}).variant == ""
+
+
+def test_a_hang_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
+    (result,) = supervise(tmp_path, [does("loop", "stubborn loop")], time_limit=0.3, finish_limit=0.1)
+    assert "hang?" in result.reason
+    pid = next(read_journal(tmp_path / "journal-001.jsonl"))["pid"]
+    assert gone(pid)
+
+
+def test_steps_restart_the_clock_and_name_the_culprit(tmp_path: Path) -> None:
+    (result,) = supervise(tmp_path, [does("task", "steps")], time_limit=5.0)
+    assert result.step == Step("third")
+    assert result.reason.startswith("exit code 1")
+    assert result.seconds is not None and result.seconds > 5.0, "all steps together may take longer"
+
+
+@pytest.mark.parametrize("what", ["grandchild", "other group"])
+def test_what_a_child_leaves_running_is_ended_with_it(tmp_path: Path, what: str) -> None:
+    (result,) = supervise(tmp_path, [does("parent", what)])
+    assert result.data is not None
+    assert gone(result.data["pid"])
+
+
+def wrapped(tasks: Path, journal: Path) -> list[str]:
+    """As a profiler stands between: it outlives its target and then writes its report."""
+    inner = " ".join(actor()(tasks, journal))
+    return ["sh", "-c", f"{inner}; echo $? > {journal.parent}/report"]
+
+
+def test_below_a_profiler_the_target_is_ended_first(tmp_path: Path) -> None:
+    tasks = [does("loop", "loop"), does("after")]
+    loop, after = staged.run(tasks, tmp_path, wrapped, time_limit=5.0, finish_limit=60.0, batch=1)
+    assert "hang?" in loop.reason
+    assert after.status == "ok"
+    assert (tmp_path / "report").read_text() == "0\n"
+    (tmp_path / "report").unlink()
+    (loop,) = staged.run([does("again", "loop")], tmp_path, wrapped, time_limit=0.5, finish_limit=60.0)
+    assert (tmp_path / "report").read_text() == "143\n", "the profiler saw its target end by SIGTERM"
+
+
+def test_below_a_profiler_nothing_outlives_the_supervisor(tmp_path: Path) -> None:
+    task_file = tmp_path / "tasks-001.json"
+    task_file.write_text(json.dumps({"tasks": [{"name": "a", "payload": {"do": "loop"}}]}))
+    supervisor = subprocess.Popen(["sleep", "600"])
+    journal = tmp_path / "journal-001.jsonl"
+    environment = {**os.environ, "FLASHCORE_SUPERVISOR": str(supervisor.pid), "PYTHONPATH": str(ROOT / "harness")}
+    with subprocess.Popen(actor()(task_file, journal), env=environment) as child:
+        until(lambda: any(line["event"] == "begin" for line in read_journal(journal)))
+        supervisor.kill()
+        supervisor.wait()
+        assert child.wait(120) != 0
+
+
+def test_a_child_whose_supervisor_ended_and_is_not_reaped_begins_nothing(tmp_path: Path) -> None:
+    task_file, journal = tmp_path / "tasks-001.json", tmp_path / "journal-001.jsonl"
+    task_file.write_text(json.dumps({"tasks": [{"name": "a", "payload": {}}]}))
+    with subprocess.Popen(["true"]) as supervisor:
+        until(lambda: os.waitid(os.P_PID, supervisor.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None)
+        environment = {**os.environ, "FLASHCORE_SUPERVISOR": str(supervisor.pid), "PYTHONPATH": str(ROOT / "harness")}
+        assert subprocess.run(actor()(task_file, journal), env=environment).returncode == 74
+    assert not list(read_journal(journal))
+
+
+def test_a_child_that_never_starts_ends_the_stage_after_two_tries(tmp_path: Path) -> None:
+    results = supervise(tmp_path, [does(n) for n in "abc"], "broken")
+    assert [r.status for r in results] == ["failed"] * 3
+    assert all("no module named anything" in r.reason for r in results)
+    assert len(list(tmp_path.glob("child-*.log"))) == 2
+
+
+def test_a_child_that_says_nothing_is_given_up(tmp_path: Path) -> None:
+    results = supervise(tmp_path, [does("a"), does("b"), does("c")], "mute", startup_limit=0.3, finish_limit=0.1)
+    assert all("no task started within 0.3 s" in r.reason for r in results)
+
+
+def test_missing_permission_is_a_lack_of_the_machine(tmp_path: Path) -> None:
+    with pytest.raises(CapabilityError, match="NVreg_RestrictProfilingToAdminUsers"):
+        supervise(tmp_path, [does("a")], "no permission")
+
+
+def test_the_childs_own_capability_error_comes_through(tmp_path: Path) -> None:
+    with pytest.raises(CapabilityError) as caught:
+        supervise(tmp_path, [does("a")], "incapable")
+    assert (caught.value.what, caught.value.hint) == ("no CUDA GPU that this process can use", "plug one in")
+
+
+def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(CapabilityError, match="cannot start /no/such/ncu"):
+        staged.run([does("a")], tmp_path, lambda *_: ["/no/such/ncu"], time_limit=1)
+
+
+def test_names_are_unique(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="found more than once: a"):
+        supervise(tmp_path, [does("a"), does("b"), does("a")])
+
+
+# --- the journal --------------------------------------------------------------------------------
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FlashcoreError, match=r"/dev/full: cannot write the journal: No space left"):
+        Journal("/dev/full")
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(FlashcoreError, match="Not a directory"):
+        supervise(blocked / "folder", [does("a")])
+
+
+def test_a_disk_that_fills_up_ends_the_stage_and_keeps_what_is_answered(tmp_path: Path) -> None:
+    tasks = [does("a"), does("b", "journal full"), does("c")]
+    with pytest.raises(FlashcoreError, match=r"journal-001.jsonl: .*No space left on device\n.*--resume"):
+        supervise(tmp_path, tasks)
+    assert set(answers(tmp_path)) == {"a"}
+
+
+# --- stopped from outside -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[Task], Path, Path]]:
+    """A supervisor at work in a process of its own: `a` is answered, `b` is in progress."""
+    folder, note = tmp_path / "stage", tmp_path / "note"
+    tasks = [
+        does("a", note=str(note)),
+        does("b", "sleep", seconds=600, note=str(note)),
+        does("c", note=str(note)),
+    ]
+    text = json.dumps([{"name": t.name, "payload": dict(t.payload)} for t in tasks])
+    process = subprocess.Popen(
+        [sys.executable, str(CHILDREN / "supervisor.py"), str(folder), text],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "harness")},
+    )
+    with process:
+        until(lambda: note.exists() and "b " in note.read_text() and bool(answers(folder)))
+        yield process, tasks, folder, note
+        process.kill()
+
+
+def test_killed_supervisor_leaves_no_orphan_and_is_resumed(
+    stage: tuple[subprocess.Popen[str], list[Task], Path, Path],
+) -> None:
+    process, tasks, folder, note = stage
+    child = next(read_journal(folder / "journal-001.jsonl"))["pid"]
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert gone(child)
+    # What was in progress is run again, what is answered is not.
+    tasks[1] = does("b", note=str(note))
+    results = supervise(folder, tasks)
+    assert [r.status for r in results] == ["ok"] * 3
+    assert [line.split()[0] for line in note.read_text().splitlines()] == ["a", "b", "b", "c"]
+
+
+def test_interrupt_ends_the_group_and_leaves_journals_whole(
+    stage: tuple[subprocess.Popen[str], list[Task], Path, Path],
+) -> None:
+    process, _, folder, _ = stage
+    child = next(read_journal(folder / "journal-001.jsonl"))["pid"]
+    process.send_signal(signal.SIGINT)
+    assert process.wait(120) == 130
+    assert gone(child)
+    for path in folder.glob("*.jsonl"):
+        text = path.read_text()
+        assert text.endswith("\n")
+        assert len(list(read_journal(path))) == len(text.splitlines())
+    assert set(answers(folder)) == {"a"}
+
+
+def test_a_failure_is_not_tried_again_on_resume(tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    tasks = [does("a", "exit", note=str(note)), does("b", note=str(note))]
+    first = supervise(tmp_path / "stage", tasks)
+    again = supervise(tmp_path / "stage", tasks)
+    assert again == first
+    assert len(note.read_text().splitlines()) == 2
+
+
+# --- shares: every task goes to one slot; heavy shapes first, by fair shares ---
+
+
+WEIGHTS = {"a": 1, "b": 8, "c": 2, "d": 1}
+TASKS = [Task(f"{v}/{s}", {}, w) for v in ("x", "y") for s, w in WEIGHTS.items()]
+
+
+def shares(gpus: str, *answered: str, **options: int | bool) -> Shares:
+    program = Program(command=lambda *_: (), **options)  # type: ignore[arg-type]
+    return Shares(TASKS, answered, [LocalGpu(gpu) for gpu in gpus.split(",")], program)
+
+
+def names(tasks: list[Task]) -> list[str]:
+    return [t.name for t in tasks]
+
+
+def test_on_one_gpu_each_shape_has_its_slot_from_the_beginning() -> None:
+    two = shares(",", "x/a")
+    assert two.left == 7
+    assert names(two.of(0)) == ["x/c", "y/a", "y/c"] and names(two.of(1)) == ["x/b", "x/d", "y/b", "y/d"]
+    assert names(two.take(0, 2, 2)) == ["x/c", "y/a"]
+    two.done(0, "x/c")
+    assert two.left == 6 and names(two.take(0, 9, 2)) == ["y/a", "y/c"]
+
+
+def test_on_several_gpus_the_heaviest_shapes_go_first_and_whole() -> None:
+    two = shares("g,h")
+    assert names(two.take(0, 9, 2)) == ["x/b", "y/b"]
+    assert names(two.take(1, 9, 2)) == ["x/c", "y/c"], "half a fair share of the remaining 8 is 2"
+    for name in ("x/b", "y/b"):
+        two.done(0, name)
+    assert names(two.take(0, 9, 2)) == ["x/a", "y/a"] and two.left == 6
+    two.give_back(0)
+    assert two.of(0) == [] and two.left == 6
+    taken = [name for slot in (0, 0, 0) for name in names(two.take(slot, 9, 1)) if not two.done(slot, name)]  # type: ignore[func-returns-value]
+    assert sorted(taken) == ["x/a", "x/d", "y/a", "y/d"]
+
+
+def test_one_slot_takes_all_up_to_the_most_that_a_process_gets() -> None:
+    assert names(shares("g").take(0, 9, 1)) == names(TASKS)
+    assert sorted(names(shares("g").take(0, 5, 1))) == ["x/b", "x/c", "y/b", "y/c"], "shapes stay whole"
+
+
+@pytest.mark.parametrize(("refill", "rest"), [(False, ["x/a", "x/c", "x/d"]), (True, ["x/c"])])
+def test_tasks_that_may_go_anywhere_are_dealt_out(refill: bool, rest: list[str]) -> None:
+    two = shares("g,h", "y/a", "y/b", "y/c", "y/d", chunk=1, refill=refill)
+    assert names(two.take(0, 9, 2)) == ["x/b"] and names(two.take(1, 9, 2)) == rest

@@ -1,0 +1,153 @@
+"""GPUs that share a run: stand-ins that time real child processes on the CPU."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flashcore.machine import gpu_choice, toolchain
+from flashcore.machine.gpu import Gpu
+from flashcore.model.case import Case
+from flashcore.model.progress import Step
+from flashcore.model.record import CaseSubject, Facts, Measured, StageNote, StageResult
+from flashcore.model.text import count
+from flashcore.pipeline.opening import open_context
+from flashcore.runner.kernel_call import KernelCall
+from flashcore.runner.pool import Pool
+from flashcore.runner.process import LocalGpu
+from flashcore.stages import gpu_stages
+from flashcore.stages.bench import bench, case_times, gpu_probe
+from flashcore.stages.bench.gpu_probe import Probe
+from flashcore.stages.context import Context, Say, silent
+from flashcore.stages.settings import Bench, Settings
+from tests import factory
+from tests.conftest import TOY
+from tests.softmax_cases import case
+from tests.support import staged
+
+pytestmark = pytest.mark.usefixtures("forked")
+
+TWO = (LocalGpu("GPU-a"), LocalGpu("GPU-b"))
+SHAPES = ("small", "wide", "tall")
+CASES = [
+    case(v, s, columns=37 + 10 * i, peer=v == "library")
+    for i, s in enumerate(SHAPES)
+    for v in ("right", "slower", "library")
+]
+BENCH = Bench(samples=5, max_samples=6, seconds=0.1, modes=("isolated",))
+NOTE = StageNote("bench", "ok", 1.0)
+ALIKE = {p.gpu: Probe({"copy": 780.0, "matmul": 200.0}, 0.002, {}) for p in TWO}
+
+
+def progressed(message: list[str]) -> Say:
+    """Keeps the messages that are not about the progress of cases."""
+    return lambda text: None if isinstance(text, Step) else message.append(text)
+
+
+def on(folder: Path, *places: LocalGpu, say: Say = silent) -> Context:
+    return staged.context(folder, "slower", bench=BENCH, workers=Pool(places), say=say)
+
+
+@pytest.fixture(autouse=True)
+def _alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Probes as of two GPUs in full health, unless a test says otherwise."""
+    monkeypatch.setattr(gpu_probe, "run", lambda *_: ALIKE)
+    monkeypatch.setattr(gpu_probe, "recorded", lambda _: ALIKE)
+
+
+def test_the_record_says_which_gpu_timed_what(tmp_path: Path) -> None:
+    messages: list[str] = []
+    result = bench.run(on(tmp_path, *TWO, say=progressed(messages)), CASES)
+    assert {o.status for o in result.outcomes} == {"ok"} and not messages
+    facts = Facts(result.facts)
+    for s in SHAPES:  # compared with what the same GPU timed
+        speedup = facts.get("speedup_vs_baseline", CaseSubject(Case("right", s)))
+        assert speedup is not None and speedup.number is not None
+    gpus = bench.used(TWO, tmp_path, Measured().plus(result, NOTE))
+    assert [g.uuid for g in gpus] == ["GPU-a", "GPU-b"] and all(g.spread == 0.002 and not g.remark for g in gpus)
+    shapes = [{c.shape for c in g.cases["bench"]} for g in gpus]
+    assert shapes[0] | shapes[1] == set(SHAPES) and not shapes[0] & shapes[1] and all(shapes)
+    assert sorted(c for g in gpus for c in g.cases["bench"]) == sorted(c.case for c in CASES)
+    seen: dict[str, tuple[float | str, ...]] = {
+        "bench_sm_clock": (1800.0, 1900.0),
+        "bench_temperature": (60.0, 50.0),
+        "throttle": ("none", "power_cap"),
+    }
+    cases = [(c.variant, c.shape) for c in gpus[0].cases["bench"][:2]]
+    timing_facts = [
+        factory.fact(n, x, v, shape=s) for n, xs in seen.items() for x, (v, s) in zip(xs, cases, strict=True)
+    ]
+    first, second = bench.used(TWO, tmp_path, Measured().plus(replace(result, facts=tuple(timing_facts)), NOTE))
+    assert (first.sm_clock_mhz, first.temperature, first.throttle) == (1850.0, 60.0, ("power_cap",))
+    assert (second.sm_clock_mhz, second.temperature, second.throttle) == (None, None, ())
+
+
+def test_a_slow_gpu_times_nothing_and_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = {**ALIKE, "GPU-a": Probe({"copy": 830.0, "matmul": 200.0}, 0.002, {})}
+    monkeypatch.setattr(gpu_probe, "run", lambda *_: slow)
+    monkeypatch.setattr(gpu_probe, "recorded", lambda _: slow)
+    messages: list[str] = []
+    result = bench.run(on(tmp_path, *TWO, say=progressed(messages)), CASES[:3])
+    why = "slow: copy takes 830 µs, 6.4 % more than the median (3.2 % is allowed for noise)"
+    assert messages == [f"bench: GPU-a is excluded from timing: {why}"]
+    gpus = bench.used(TWO, tmp_path, Measured().plus(result, NOTE))
+    assert [len(g.cases["bench"]) for g in gpus] == [0, 3] and [g.remark for g in gpus] == [why, ""]
+
+
+def test_what_a_throttled_gpu_timed_is_timed_once_more_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original_run, calls = case_times.run, []
+
+    def run(context: Context, cases: list[KernelCall], folder: Path) -> StageResult:
+        result = original_run(context, cases, folder)
+        hot = {s for s, gpu in bench._shapes(folder).items() if gpu == "GPU-a"}
+        calls.append((folder.name, {c.shape for c in cases}, [p.gpu for p in context.workers.places]))
+        return replace(result, facts=tuple(
+            replace(f, value="power_cap, thermal_hardware") if f.name == "throttle" and f.subject.shape in hot else f
+            for f in result.facts
+        ))  # fmt: skip
+
+    monkeypatch.setattr(case_times, "run", run)
+    messages: list[str] = []
+    result = bench.run(on(tmp_path, *TWO, say=progressed(messages)), CASES)
+    hot = calls[1][1]
+    assert calls == [("bench", set(SHAPES), ["GPU-a", "GPU-b"]), ("again", hot, ["GPU-b"])] and 0 < len(hot) < 3
+    assert messages == [f"bench: GPU-a throttled: {count(len(hot), 'shape')} timed again on another GPU"]
+    assert sorted(o.case for o in result.outcomes) == sorted(c.case for c in CASES), "each case once"
+    assert len(result.samples) == len(CASES)
+    assert not [f for f in result.facts if f.name == "throttle" and "thermal" in str(f.value)]
+    gpus = bench.used(TWO, tmp_path, Measured().plus(result, NOTE))
+    assert [len(g.cases["bench"]) for g in gpus] == [0, 9]
+    assert gpus[0].remark == f"throttled: timed again elsewhere: {', '.join(sorted(hot))}"
+
+
+def test_one_gpu_is_measured_as_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_probe, "run", lambda *_: pytest.fail("one GPU has nothing to be compared with"))
+    result = bench.run(on(tmp_path), CASES[:2])
+    assert {o.status for o in result.outcomes} == {"ok"}
+    result = bench.run(on(tmp_path / "named", TWO[1]), CASES[:2])
+    (gpu,) = bench.used(TWO[1:], tmp_path / "named", Measured().plus(result, NOTE))
+    assert gpu.uuid == "GPU-b" and len(gpu.cases["bench"]) == 2
+
+
+def test_gpus_are_leased_while_they_measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(toolchain, "torch_root", lambda: tmp_path)
+    gpu = Gpu("NVIDIA H200", (9, 0), 132, 1, 1, 1980.0, "580")
+    workers = Pool(uuids=("GPU-b", "GPU-a"))
+    context = open_context(Settings(suite=str(TOY), build=str(tmp_path), upto="check"))
+    context = replace(context, gpu=gpu, gpu_arch="sm_90a", workers=workers, folder=tmp_path)
+    seen = []
+
+    def run(*_: object) -> StageResult:
+        seen.append([gpu_choice.is_free(uuid) for uuid in workers.uuids])
+        return StageResult((), ())
+
+    monkeypatch.setattr("flashcore.stages.check.check.run", run)
+    for one in (context, replace(context, gpu=None)):
+        gpu_stages.measure(one)
+    assert seen == [[False, False]] and gpu_choice.is_free("GPU-a")
