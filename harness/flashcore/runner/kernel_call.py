@@ -28,7 +28,6 @@ from flashcore.model.record import CaseSubject, Subject
 from flashcore.model.suite import Argument, Params, Regime, Shape, Suite
 from flashcore.readers import cubin
 from flashcore.runner.guarded import POISON_BYTE, Outputs, write
-from flashcore.runner.inputs import ahead
 from flashcore.runner.journal import Perform, Task, child
 from flashcore.runner.problem_file import load_file, load_problem
 
@@ -411,6 +410,5 @@ def serve(
         gc.freeze()  # a graph capture may collect garbage first: exclude torch's thousands of objects
         prepare()
 
-    imports = ahead()
-    imports[:0] = [functools.partial(importlib.import_module, module) for module in ("torch", *modules)]
+    imports = [functools.partial(importlib.import_module, module) for module in ("torch", *modules)]
     end(child(sys.argv[1:3], perform, prepare=ready, imports=imports, is_poisoned=lambda: is_poisoned(device)))

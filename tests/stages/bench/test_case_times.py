@@ -17,7 +17,7 @@ from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import NOT_RANKED, OTHER_PROCESSES, OTHER_ROUNDS, FirstRound
 from flashcore.model.record import CaseOutcome, CaseSubject, Facts, Source, StageResult
 from flashcore.model.suite import REGIMES, Regime
-from flashcore.runner import inputs, journal
+from flashcore.runner import journal
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.pool import Pool
 from flashcore.runner.program import Limits
@@ -25,7 +25,6 @@ from flashcore.stages.bench import case_times
 from flashcore.stages.bench.message import CaseTimes, Series, ShapeTimes
 from flashcore.stages.bench.statistics import StopRule
 from flashcore.stages.settings import Bench
-from tests import factory
 from tests.softmax_cases import case
 from tests.support import staged
 
@@ -312,16 +311,6 @@ def test_a_case_that_cannot_be_first_has_few_samples_and_says_so(tmp_path: Path)
         least = dict.fromkeys(chosen.modes, 4) | {"isolated": 12}  # a third in modes that do not rank
         assert all(right[mode][0] >= least[mode] and not right[mode][1] for mode in right)  # type: ignore[operator]
     assert all(not stopped for _, stopped in counts(fully, "far_slower").values()), "the user asked for these variants"
-
-
-def test_the_timing_process_of_a_whole_run_may_make_the_inputs_of_each_shape_ahead(tmp_path: Path) -> None:
-    suite = factory.suite()
-    checked = replace(factory.shape("checked"), stages=("check",))
-    context = replace(staged.context(tmp_path), shapes=(*suite.shapes.values(), checked))
-    assert case_times.program(context).environment == {inputs.AHEAD: "\n".join([suite.root, *suite.shapes])}
-    alone = replace(context, settings=replace(context.settings, upto="bench"))
-    resident = replace(context, resident=case_times.TARGET)
-    assert not case_times.program(alone).environment and not case_times.program(resident).environment
 
 
 def test_times_that_another_version_wrote_are_taken_again(tmp_path: Path) -> None:

@@ -45,7 +45,6 @@ from flashcore.model.groups import grouped
 from flashcore.model.intervals import of_samples, ratio, tflops
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult
 from flashcore.model.suite import REGIMES
-from flashcore.runner.inputs import AHEAD
 from flashcore.runner.journal import Result, Task
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.program import Program
@@ -77,15 +76,9 @@ _LEAST_OF_EMPTY = 0.9
 
 
 def program(context: Context) -> Program:
-    """The timing child; in a whole run, it makes inputs while others compile and check."""
-    shapes = (s.name for s in context.shapes if "bench" in s.stages)
-    whole = context.settings.upto == "profile" and not context.resident
-    return Program(
-        command=context.resident or TARGET,
-        limits=context.limits(context.settings.bench.limits),
-        environment={AHEAD: "\n".join([context.suite.root, *shapes])} if whole else {},
-        refill=True,
-    )
+    """The timing child."""
+    limits = context.limits(context.settings.bench.limits)
+    return Program(command=context.resident or TARGET, limits=limits, refill=True)
 
 
 def run(context: Context, cases: Sequence[KernelCall], folder: Path) -> StageResult:
