@@ -11,7 +11,7 @@ import pytest
 
 from flashcore.machine.gpu import Gpu
 from flashcore.model.record import Record
-from flashcore.pipeline import resume
+from flashcore.pipeline import resume, roofs
 from flashcore.pipeline import run as run_module
 from flashcore.records import store
 from flashcore.runner.pool import Pool
@@ -77,7 +77,7 @@ def chosen(
     gpu = Gpu(e.gpu, (9, 0), 132, e.gpu_memory_bytes, 1, e.gpu_sm_clock_mhz, e.driver)
     host = Host(uuid or recorded.gpus[0].uuid, replace(gpu, **changes))
     monkeypatch.setattr(run_module, "executor_of", lambda settings: host)
-    monkeypatch.setattr(run_module, "limits", lambda uuid: limits)
+    monkeypatch.setattr(roofs, "limits", lambda uuid: limits)
     context = staged.context(folder)
     monkeypatch.setattr(run_module, "open_recordable", lambda settings, say, *, needs_gpu: context)
     measured = replace(recorded, id="20270101T000000Z-0001")

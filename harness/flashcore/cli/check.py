@@ -12,7 +12,8 @@ from flashcore.explain.readings import Readings
 from flashcore.model.causes import MachineStopped
 from flashcore.model.record import Artifact, Plan, Record
 from flashcore.pipeline import run as pipeline
-from flashcore.pipeline.run import Run, check_references
+from flashcore.pipeline.references import check_references
+from flashcore.pipeline.run import Run
 from flashcore.stages.settings import Settings
 
 EXAMPLES = (

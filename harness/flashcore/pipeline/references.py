@@ -1,0 +1,49 @@
+"""Checks a suite's references on a CPU, and with them its problems: no GPU, no record."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from flashcore.errors import UsageError
+from flashcore.machine import toolchain
+from flashcore.machine.capabilities import lacking
+from flashcore.machine.environment import of_this_machine
+from flashcore.model.record import Measured, Record, StageNote
+from flashcore.pipeline.opening import open_context
+from flashcore.records import assemble, store
+from flashcore.stages.cases import child_cases
+from flashcore.stages.check import check
+from flashcore.stages.context import Say
+from flashcore.stages.settings import Settings
+
+
+def check_references(settings: Settings, say: Say) -> Record:
+    """Checks every reference variant, and with it the problem's inputs, answers and emulations. Writes no record.
+
+    Raises:
+        CapabilityError: torch is not installed.
+        UsageError: no reference is selected.
+    """
+    if toolchain.torch_root() is None:
+        raise lacking("torch")
+    settings = replace(settings, check=replace(settings.check, opcheck=False))
+    context = open_context(settings)
+    pairs = [(variant, shape) for variant, shape in context.cases("check") if variant.is_reference]
+    if not pairs:
+        raise UsageError(
+            f"{context.suite.root}: expected a reference to check on a CPU, found none: kernels run only on GPUs\n"
+            "  hint: add a Python reference to the suite, such as torch's function"
+        )
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="flashcore-check-") as folder:
+        context = replace(context, gpu=None, gpu_arch=None, device="cpu", folder=Path(folder), say=say)
+        result = check.run(context, child_cases(context, pairs))
+    note = StageNote("check", "ok", round(time.monotonic() - began, 3), "on a CPU, only references")
+    environment = of_this_machine(Path(context.suite.root), None, None, None, None)
+    findings = assemble.Findings(
+        settings.command, context.suite, pairs, environment, (), context.built, Measured().plus(result, note)
+    )
+    return assemble.record_of(store.new_id(), findings, [])
