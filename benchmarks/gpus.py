@@ -281,7 +281,6 @@ def _row(profiles: Path) -> dict[str, Any]:
         "machine": f"{record.gpu}, driver {record.environment.driver}, torch {record.environment.torch}",
         "run": record.id,
         "stages": {n.stage: n.seconds for n in record.stages},
-        "spread": {g.uuid: g.spread for g in record.gpus},
         "remarks": [g.remark for g in record.gpus if g.remark],
         "busy": {stage: _busy(run / stage) for stage in ("bench", "profile")},
         "medians": {

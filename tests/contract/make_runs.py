@@ -88,7 +88,7 @@ def budgets() -> Record:
 def gpu(uuid: str, scale: float, **stages: tuple[Case, ...]) -> SharingGpu:
     """A GPU with roofs of its own, and the cases that it ran by stage."""
     roofs = (roof("fp16_tensor", 700 * scale, clock_mhz=1700.0), roof("dram", 4000 * scale, "GB/s"))
-    return SharingGpu(uuid, "host", 0.002, {"gemm": 100.0}, 1700.0, 60.0, (), stages, "", roofs)
+    return SharingGpu(uuid, "host", 1700.0, 60.0, (), stages, "", roofs)
 
 
 def outcome(record: Record, case: Case, stage: str, **changes: Any) -> Record:

@@ -43,9 +43,7 @@ def times(cudnn: float, cudnn_general: float) -> Record:
 def on_gpus(*shapes: str) -> tuple[SharingGpu, ...]:
     """A GPU for each shape, which timed all its cases."""
     return tuple(
-        SharingGpu(
-            f"GPU-{shape}", None, None, {}, None, None, (), {"bench": (Case("best", shape), Case("cudnn", shape))}
-        )
+        SharingGpu(f"GPU-{shape}", None, None, None, (), {"bench": (Case("best", shape), Case("cudnn", shape))})
         for shape in shapes
     )
 

@@ -635,9 +635,7 @@ def test_the_roofs_of_each_gpu_that_shared_a_run_are_listed_with_it(tmp_path: Pa
     roofs_of = {
         n: (Roof("l2", v, "GB/s", "measured", "NVIDIA H200", None, f"on GPU-{n}"),) for n, v in (("a", 5e3), ("b", 6e3))
     }
-    gpus = tuple(
-        SharingGpu(f"GPU-{n}", None, None, {}, None, None, (), {}, roofs=roofs) for n, roofs in roofs_of.items()
-    )
+    gpus = tuple(SharingGpu(f"GPU-{n}", None, None, None, (), {}, roofs=roofs) for n, roofs in roofs_of.items())
     page = Page(render(factory.record(roofs=roofs_of["a"], gpus=gpus), tmp_path / "r")["roofline.html"])
     rows = [[text for _, _, text in row] for row in page.rows if len(row) == 5 and row[0][2] == "l2"]
     assert [(r[1], r[4]) for r in rows if r[2] == "measured"] == [

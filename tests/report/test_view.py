@@ -15,12 +15,12 @@ def test_each_gpu_of_a_shared_run_has_a_row() -> None:
     one = factory.record()
     cases = {"check": (Case("fast", "mission"), Case("fast", "long")), "bench": (Case("fast", "mission"),)}
     gpus = (
-        SharingGpu("GPU-a", None, 0.0023, {"copy": 780.5}, 1755.0, 61.0, ("power_cap",), cases),
-        SharingGpu("GPU-b", "node2", None, {}, None, None, (), {}, "lost: no CUDA GPU"),
+        SharingGpu("GPU-a", None, 1755.0, 61.0, ("power_cap",), cases),
+        SharingGpu("GPU-b", "node2", None, None, (), {}, "lost: no CUDA GPU"),
     )
     rows = dict(view.provenance(replace(one, gpus=gpus)))
-    assert rows["GPU-a"] == "check 2, bench 1; A/A 0.23 %, 1,755 MHz"
-    assert rows["GPU-b"] == "node2: no cases; A/A unmeasured; lost: no CUDA GPU"
+    assert rows["GPU-a"] == "check 2, bench 1, 1,755 MHz"
+    assert rows["GPU-b"] == "node2: no cases; lost: no CUDA GPU"
     assert not {"GPU-a", "GPU-b"} & dict(view.provenance(one)).keys()
 
 

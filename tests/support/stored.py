@@ -45,15 +45,13 @@ def full() -> Record:
             SharingGpu(
                 "GPU-a",
                 None,
-                0.002,
-                {"copy": 780.5},
                 1755.0,
                 61.0,
                 ("power_cap",),
                 {"bench": (Case("fast", "mission"),)},
                 roofs=(Roof("dram", 4500.0, "GB/s", "measured", "NVIDIA H200", None, "on GPU-a"),),
             ),
-            SharingGpu("GPU-b", "node2", None, {}, None, None, (), {}, "lost: no CUDA GPU"),
+            SharingGpu("GPU-b", "node2", None, None, (), {}, "lost: no CUDA GPU"),
         ),
         listings=(
             Listing(

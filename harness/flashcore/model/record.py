@@ -428,19 +428,14 @@ class SharingGpu:
 
     Args:
         host: its host; ``None`` if unknown.
-        spread: A/A: the largest relative difference between two medians of one call, timed alternately while the other
-            GPUs were busy too. ``None``: nothing was timed.
-        reference: the time of each reference call, us.
         sm_clock_mhz, temperature, throttle: the median, the highest, and all reasons during the bench stage.
         cases: stage → the cases that ran on this GPU.
-        remark: why it was dropped, or why its cases were moved to other GPUs; empty: neither.
+        remark: why it was lost; empty: it was not.
         roofs: measured on this GPU; empty: the run's roofs apply, measured on another GPU of this model.
     """
 
     uuid: str
     host: str | None
-    spread: float | None
-    reference: Mapping[str, float]
     sm_clock_mhz: float | None
     temperature: float | None
     throttle: tuple[str, ...]

@@ -23,7 +23,7 @@ from flashcore.model.cause import cause_text
 from flashcore.model.groups import grouped
 from flashcore.model.record import CaseOutcome, CaseSubject, Listing, Record
 from flashcore.model.suite import Shape, Stage, Variant
-from flashcore.model.text import UNMEASURED, percentage
+from flashcore.model.text import UNMEASURED
 from flashcore.report.cells import Cell, fact_cell, missing, not_applicable
 
 INDEX, ROOFLINE, BUDGETS = "index", "roofline", "budgets"
@@ -347,10 +347,9 @@ def provenance(record: Record) -> list[tuple[str, str]]:
         rows.append(("driver", f"{e.driver or unknown}, CUDA runtime {e.cuda_runtime or unknown}"))
     for gpu in record.gpus:
         cases = ", ".join(f"{stage} {len(cases):,}" for stage, cases in gpu.cases.items())
-        spread = "A/A unmeasured" if gpu.spread is None else f"A/A {percentage(100 * gpu.spread, 2)}"
         clock = f", {gpu.sm_clock_mhz:,.0f} MHz" if gpu.sm_clock_mhz else ""
         remark = f"; {gpu.remark}" if gpu.remark else ""
-        rows.append((gpu.uuid, f"{gpu.host + ': ' if gpu.host else ''}{cases or 'no cases'}; {spread}{clock}{remark}"))
+        rows.append((gpu.uuid, f"{gpu.host + ': ' if gpu.host else ''}{cases or 'no cases'}{clock}{remark}"))
     set_with = record.suite.nvcc
     rows += [
         ("nvcc", (e.nvcc or "absent") + (f" (static budgets were set with {set_with})" if set_with else "")),
