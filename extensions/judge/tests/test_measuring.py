@@ -86,6 +86,18 @@ def test_no_input_lies_in_memory_but_where_its_call_reads_it(start: Start, made:
     assert not faults(one) and [figures["us"] for figures in one.times.values()] == [3.0, 3.0]
 
 
+def test_no_answer_stands_in_the_output_of_a_call(start: Start, made: Path) -> None:
+    one = trials(start())
+    one.time(Runnable(plan("stale_copy"), cubins(made)), None, CONTENTS, 9, 3)
+    assert not faults(one) and [figures["us"] for figures in one.times.values()] == [3.0, 3.0]
+
+
+def test_each_timed_call_must_do_its_work(start: Start, made: Path) -> None:
+    one = trials(start())
+    one.time(Runnable(plan("odd_copy"), cubins(made)), None, CONTENTS, 9, 3)
+    assert any("calls on the same input gave different bytes" in reason for reason in one.reasons)
+
+
 def test_what_a_timed_call_writes_beside_its_tensors_is_noticed(start: Start, made: Path) -> None:
     one = trials(start())
     arguments = [[{"tensor": "x"}], [{"tensor": "y"}], [{"hex": "28010000"}]]  # 296 bytes

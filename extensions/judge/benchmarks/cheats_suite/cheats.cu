@@ -7,37 +7,68 @@
 #include <map>
 #include <vector>
 
-enum Way {
-  WAY_honest, WAY_stops, WAY_capture, WAY_remembers, WAY_looks, WAY_host,
-  WAY_poison, WAY_poison_partly, WAY_copies, WAY_halves, WAY_every_second, WAY_last_calls, WAY_later_edits, WAY_deletes,
-  WAY_spacers, WAY_no_spacers, WAY_flushes, WAY_beside, WAY_before_spacers, WAY_events, WAY_first_event, WAY_stream, WAY_interpreter
-};
-constexpr Way kWay = WAY;
+#define WAY_honest 0
+#define WAY_stops 1
+#define WAY_capture 2
+#define WAY_remembers 3
+#define WAY_looks 4
+#define WAY_host 5
+#define WAY_poison 6
+#define WAY_poison_partly 7
+#define WAY_copies 8
+#define WAY_halves 9
+#define WAY_every_second 10
+#define WAY_last_calls 11
+#define WAY_later_edits 12
+#define WAY_deletes 13
+#define WAY_spacers 14
+#define WAY_no_spacers 15
+#define WAY_flushes 16
+#define WAY_beside 17
+#define WAY_before_spacers 18
+#define WAY_events 19
+#define WAY_first_event 20
+#define WAY_stream 21
+#define WAY_interpreter 22
+constexpr int kWay = WAY;
 constexpr int kMost = 1 << 16, kSlots = 61;
 
-// What `remembers` and `copies` have seen, and answered, for each output.
+#if WAY == WAY_remembers || WAY == WAY_copies
+// What it has seen, and answered, for each output.
 __device__ float seen[kSlots][kMost], answers[kSlots][kMost];
+#endif
+#if WAY == WAY_stops
 __device__ unsigned calls;
+#endif
 
 __device__ bool idle(const float* x, float* out, float factor, long long i, int turn) {
+#if WAY == WAY_stops
+  return calls > 1000;  // no more, after so many calls
+#elif WAY == WAY_looks
+  return out[i] == x[i] * factor;  // the answer stands there already
+#elif WAY == WAY_remembers
+  float& last = seen[reinterpret_cast<unsigned long long>(out) / (1 << 18) % kSlots][i % kMost];
+  const bool same = last == x[i] && isfinite(out[i]);  // this input, and an answer
+  last = x[i];
+  return same;
+#endif
+  if (turn < 0) return false;  // not captured: all of it, for check
+#if WAY == WAY_poison
+  return isfinite(out[i]);  // an answer stands there
+#elif WAY == WAY_poison_partly
+  return i / 256 % 2 && isfinite(out[i / 256 * 256]);
+#elif WAY == WAY_halves
+  return i / 256 % 2 == turn % 2;
+#elif WAY == WAY_every_second
+  return turn % 2;
+#elif WAY == WAY_copies
   const auto slot = reinterpret_cast<unsigned long long>(out) / (1 << 18) % kSlots;
-  float& last = seen[slot][i % kMost];
-  if (kWay == WAY_stops) return calls > 1000;             // no more, after so many calls
-  if (kWay == WAY_looks) return out[i] == x[i] * factor;  // the answer stands there already
-  if (kWay == WAY_remembers && last == x[i] && isfinite(out[i])) return true;  // this input, and an answer
-  if (kWay == WAY_remembers) last = x[i];
-  if (turn < 0) return false;                             // not captured: all of it, for check
-  if (kWay == WAY_poison) return isfinite(out[i]);        // an answer stands there
-  if (kWay == WAY_poison_partly) return i / 256 % 2 && isfinite(out[i / 256 * 256]);
-  if (kWay == WAY_halves) return i / 256 % 2 == turn % 2;
-  if (kWay == WAY_every_second) return turn % 2;
-  if (kWay == WAY_copies) {
-    const bool same = seen[slot][i / 256 * 256] == x[i / 256 * 256];
-    __syncthreads();
-    if (same) out[i] = answers[slot][i];
-    last = x[i], answers[slot][i] = x[i] * factor;
-    return same;
-  }
+  const bool same = seen[slot][i / 256 * 256] == x[i / 256 * 256];
+  __syncthreads();
+  if (same) out[i] = answers[slot][i];
+  seen[slot][i] = x[i], answers[slot][i] = x[i] * factor;
+  return same;
+#endif
   return false;
 }
 
@@ -46,7 +77,9 @@ extern "C" __global__ void cheat_kernel(const float* x, float* out, float factor
   if (i >= count || idle(x, out, factor, i, turn)) return;
   for (const long long start = clock64(); clock64() - start < 40000;) {}
   out[i] = x[i] * factor;
+#if WAY == WAY_stops
   if (i == 0) atomicAdd(&calls, 1u);
+#endif
 }
 
 // The graph that a stream captures, and what its next node will come after.
@@ -70,7 +103,8 @@ static Captured captured(cudaStream_t stream) {
   cuuint64_t id = 0;
   const CUgraphNode* after = nullptr;
   size_t count = 0;
-  driver<Info>("cuStreamGetCaptureInfo_v2")(stream, &status, &id, &made.graph, &after, &count);
+  const auto info = driver<Info>("cuStreamGetCaptureInfo_v2");  // none where the judge plans launches
+  if (info) info(stream, &status, &id, &made.graph, &after, &count);
   if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return Captured{};
   made.after.assign(after, after + count);
   made.id = id;

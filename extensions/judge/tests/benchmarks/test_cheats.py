@@ -1,112 +1,122 @@
-"""What the benchmark of cheating variants says of its results."""
+"""Ways to save work where nobody looks, or to change what measures it, before the judge."""
 
 from __future__ import annotations
 
 import argparse
-import fnmatch
-import re
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from extensions.judge.benchmarks import cheats
-from flashcore.model.case import Case
-from flashcore.model.record import CaseSubject, Record
-from flashcore.records import lookup, store
+from flashcore.errors import UsageError
+from flashcore.machine.toolchain import Nvcc
+from flashcore.pipeline import plugins
 from flashcore.suites.load import load
+from flashcore_judge import preparing
+
+#: Variants whose kernels keep what they have seen in global variables.
+KEEP = ("remembers", "copies", "stops")
+#: Variants whose host code changes what a stream captures, launches less, or replaces Python functions.
+HOST = (
+    "spacers", "no_spacers", "flushes", "beside", "before_spacers", "events", "first_event", "later_edits", "deletes",
+    "last_calls", "capture", "host", "stream", "interpreter",
+)  # fmt: skip
+#: Variants whose kernels save their work by what their host code says or by what their output holds.
+LAZY = ("looks", "poison", "poison_partly", "halves", "every_second")
 
 
-def results(**variants: tuple[float, str]) -> dict[str, Any]:
-    """Results with these variants' times, and why check or bench failed."""
-    return {
-        "gpu": "GPU",
-        "seconds": 9.0,
-        "variants": {
-            name: {"reasons": [reason] * bool(reason), "gate": [], "times": {"isolated_p50": us} if us else {}}
-            for name, (us, reason) in variants.items()
-        },
-    }
+def results(**verdicts: tuple[str, float]) -> dict[str, Any]:
+    """Results with these statuses and least speedups."""
+    same = {"low": 0.99, "high": 1.01}
+
+    def of(status: str, speedup: float) -> dict[str, Any]:
+        times = {"cold": {"us": 9.0, "a_a": same, "speedup": {"low": speedup}}} if speedup else {}
+        return {"status": status, "reasons": [], "shapes": [{"times": times}]}
+
+    return {"seconds": 9.0, "verdicts": {name: of(*one) for name, one in verdicts.items()}}
 
 
 @pytest.mark.parametrize(
-    ("us", "reason", "outcome", "code"),
+    ("cheat", "outcome", "code"),
     [
-        (0.0, "bench: void", "failed", 0),
-        (19.9, "", "harmless", 0),
-        (10.0, "", "won", 1),
-        (10.0, "bench: void", "failed", 0),
+        (("rejected", 0.0), "rejected", 0),
+        (("rejected", 2.0), "rejected", 0),
+        (("accepted", 1.015), "harmless", 0),
+        (("accepted", 1.1), "won", 1),
     ],
 )
-def test_a_cheat_wins_by_a_shorter_time_that_passes(us: float, reason: str, outcome: str, code: int) -> None:
-    made = results(honest=(20.0, ""), halves=(us, reason))
+def test_a_cheat_wins_by_a_shorter_time_that_is_accepted(cheat: tuple[str, float], outcome: str, code: int) -> None:
+    made = results(honest=("accepted", 0.99), halves=cheat)
     *_, line = cheats.table(made)
     assert line.split()[:2] == ["halves", outcome]
     assert cheats.verdict(made) == code
 
 
-@pytest.mark.parametrize(("us", "code"), [(39.0, 0), (37.0, 1)])
-def test_an_eager_time_is_the_hosts_and_varies(us: float, code: int) -> None:
-    made = results(honest=(20.0, ""), stream=(20.0, ""))
-    for name, eager in (("honest", 40.0), ("stream", us)):
-        made["variants"][name]["times"]["eager_p50"] = eager
-    assert cheats.verdict(made) == code
+def test_an_honest_variant_that_is_rejected_is_wrong() -> None:
+    assert cheats.verdict(results(honest=("rejected", 0.0), halves=("rejected", 0.0))) == 1
 
 
-def test_an_honest_variant_that_fails_is_wrong() -> None:
-    assert cheats.verdict(results(honest=(0.0, "bench: void"), halves=(0.0, "void"))) == 1
+def test_every_way_to_cheat_has_a_test() -> None:
+    assert {*load(cheats.SUITE).variants} == {cheats.HONEST, *KEEP, *HOST, *LAZY}
 
 
-def test_the_suite_has_the_variants_that_the_benchmark_names() -> None:
-    names = set(load(cheats.SUITE).variants)
-    assert cheats.HONEST in names and names - {*fnmatch.filter(names, cheats.OTHERS)} == {"interpreter"}
+# --- compiled and planned, without a GPU --------------------------------------------------------------
 
 
-# --- on a GPU ---------------------------------------------------------------------------------------
+def planned(way: str, folder: Path) -> preparing.Prepared:
+    if not shutil.which("bwrap") and subprocess.run(["unshare", "-Ur", "true"], check=False).returncode:
+        pytest.skip("tool: neither bwrap nor user namespaces on this machine")
+    plugins.load()
+    suite, place = load(cheats.SUITE), cheats.candidate(folder, way)
+    return preparing.prepared(preparing.begun(suite, place), suite, "sm_90a", place, folder / "files", 60.0)
 
-#: How a variant saves its work → what bench must say, or check: an answer that is kept from call to call differs where
-#: inputs do.
-SAVED = {
-    "stops": r"a timed call returned a wrong answer: out: \d+ of 65536 elements not finite",
-    "capture": r"a timed call returned a wrong answer: out: 65536 of 65536 elements not finite",
-    "remembers": r"on new data with poisoned outputs|differs from the first",
-    "host": r"a timed call returned a wrong answer: out: \d+ of 65536 elements not finite.*, eager, turn",
-    "looks": r"on new data with poisoned outputs.*reuses results",
-}
-#: Variants that change what the harness captured, or run beside it.
-GRAPHS = ("spacers", "no_spacers", "flushes", "beside", "before_spacers", "events", "first_event")
-REASONS = SAVED | dict.fromkeys(GRAPHS, r"a call changed the graph")
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("whole_cuda_headers")
+@pytest.mark.parametrize("way", KEEP)
+def test_a_kernel_that_keeps_what_it_has_seen_is_refused(compiler: Nvcc, tmp_path: Path, way: str) -> None:
+    with pytest.raises(UsageError, match="bytes of global variables, which outlive a call"):
+        planned(way, tmp_path)
+
+
+@pytest.mark.usefixtures("whole_cuda_headers")
+@pytest.mark.parametrize(
+    "way", ["spacers", *(pytest.param(way, marks=pytest.mark.slow) for way in (*HOST[1:], *LAZY, cheats.HONEST))]
+)
+def test_host_code_decides_no_more_than_a_plan_of_one_launch(compiler: Nvcc, tmp_path: Path, way: str) -> None:
+    (given,) = planned(way, tmp_path).plans.shapes["small"]
+    (launch,) = given.launches
+    (x,), (out,), *numbers = launch["arguments"]
+    assert (launch["kernel"], launch["grid"], launch["block"]) == ("cheat_kernel", [256, 1, 1], [256, 1, 1])
+    assert (x["tensor"], out["tensor"]) == ("x", "out")
+    # The factor, all elements, and the turn of a call that no graph holds.
+    assert [word["hex"] for (word,) in numbers] == ["0000003f", "0000010000000000", "ffffffff"]
+
+
+# --- on a GPU -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory, whole_cuda_headers: None) -> tuple[dict[str, Any], Record]:
-    """The benchmark's results and its run: all samples in every mode, so that each variant is called often enough to
-    stop working."""
-    folder = tmp_path_factory.mktemp("cheats")
-    options = argparse.Namespace(build_dir=str(folder / "build"), variant=cheats.OTHERS, samples=30, isolate=False)
-    return cheats.recorded(folder, options), store.read(lookup.find(folder / "profiles", None))
+def measured(whole_cuda_headers: None) -> dict[str, Any]:
+    return cheats.measure(argparse.Namespace(variant="*"))
 
 
 @pytest.mark.gpu
-def test_no_cheat_wins(measured: tuple[dict[str, Any], Record]) -> None:
-    results, record = measured
-    assert cheats.verdict(results) == 0, "\n".join(cheats.table(results))
-    assert results["variants"].keys() == record.suite.variants.keys() - {"interpreter"}
+def test_no_cheat_wins(measured: dict[str, Any]) -> None:
+    assert cheats.verdict(measured) == 0, "\n".join(cheats.table(measured))
 
 
 @pytest.mark.gpu
-def test_an_honest_kernel_keeps_its_times_by_every_clock(measured: tuple[dict[str, Any], Record]) -> None:
-    results, record = measured
-    assert not results["variants"][cheats.HONEST]["reasons"]
-    subject = CaseSubject(Case(cheats.HONEST, "small"))
-    for mode in ("isolated", "back_to_back", "cold", "eager"):
-        fact = record.facts.get(f"{mode}_p50", subject)
-        assert fact is not None and fact.number is not None and "2 timed answers right" in fact.note, fact
-        assert 18 < fact.number < 100
+def test_an_honest_kernel_is_accepted(measured: dict[str, Any]) -> None:
+    honest = measured["verdicts"][cheats.HONEST]
+    assert honest["status"] == "accepted", honest["reasons"]
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("variant", "reason"), REASONS.items())
-def test_a_cheat_is_never_timed(measured: tuple[dict[str, Any], Record], variant: str, reason: str) -> None:
-    one = measured[0]["variants"][variant]
-    assert any(re.search(reason, text) for text in one["reasons"]), one
-    assert not one["times"]
+@pytest.mark.parametrize("way", KEEP)
+def test_a_kernel_that_keeps_what_it_has_seen_is_never_timed(measured: dict[str, Any], way: str) -> None:
+    one = measured["verdicts"][way]
+    assert one["status"] == "rejected" and not any(shape["times"] for shape in one["shapes"])
