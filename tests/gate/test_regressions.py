@@ -10,6 +10,7 @@ import pytest
 
 from flashcore.cli import verdict_table
 from flashcore.errors import Exit
+from flashcore.explain.comparison import Comparison
 from flashcore.gate import baseline, judge, regressions
 from flashcore.gate.baseline import save
 from flashcore.gate.wording import summary
@@ -23,6 +24,7 @@ from tests.support.baselines import BEFORE, fact, failed, judged_by, of
 def test_the_same_facts_pass_without_a_note() -> None:
     judgement = judged_by(of())
     assert judgement.exit_code is Exit.OK
+    assert judgement.changed and not judgement.changed.rows
     assert not judgement.notes and "note: " not in verdict_table.render(judgement)
     assert sum(v.budget.startswith("baseline_") for v in judgement.verdicts) >= len(BEFORE.values)
 
@@ -30,8 +32,9 @@ def test_the_same_facts_pass_without_a_note() -> None:
 def test_a_line_that_was_taken_out_is_said() -> None:
     fewer = {k: v for k, v in BEFORE.values.items() if k.fact != "registers"}
     assert len(fewer) < len(BEFORE.values)
-    (note,) = judged_by(of(), replace(BEFORE, values=fewer)).notes
-    assert "have no line there" in note and "fast/fast_kernel (sm_90a) registers" in note
+    changed = judged_by(of(), replace(BEFORE, values=fewer)).changed
+    assert changed and any("not in the baseline" in note and "baseline save" in note for note in changed.notes)
+    assert "changed   registers unmeasured → 96  fast/fast_kernel (sm_90a)" in lines(changed)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +94,10 @@ def test_a_fact_that_vanished_is_unmeasured() -> None:
     assert {v.budget for v in judgement.verdicts if v.status == "unmeasured" and v.required} == {"baseline_sass_bar"}
 
 
+def lines(changed: Comparison | None) -> list[str]:
+    return [row.line for row in changed.rows] if changed else []
+
+
 def renamed(record: Record, old: str, new: str, **changed: Value) -> Record:
     facts = []
     for f in record.facts:
@@ -107,7 +114,8 @@ def renamed(record: Record, old: str, new: str, **changed: Value) -> Record:
 def test_a_renamed_kernel_is_recognised_and_still_held() -> None:
     judgement = judged_by(renamed(of(), "fast_kernel", "quick_kernel"))
     assert judgement.exit_code is Exit.OK
-    assert "kernel renamed: fast_kernel is now quick_kernel (fast, sm_80, sm_89, sm_90a)" in judgement.notes
+    (note,) = judgement.changed.notes if judgement.changed else ()
+    assert note == "kernel renamed: fast_kernel is now quick_kernel (fast, sm_80, sm_89, sm_90a)"
     worse = judged_by(renamed(of(), "fast_kernel", "quick_kernel", spill_store_bytes=8))
     assert ("baseline_spill_store_bytes", "fast/quick_kernel (sm_90a)") in failed(worse)
 
@@ -118,7 +126,8 @@ def test_of_two_renamed_kernels_each_keeps_its_own() -> None:
     after = renamed(renamed(before, "split_combine", "a_merge"), "split_kernel", "b_main")
     judgement = judged_by(after, old)
     assert judgement.exit_code is Exit.OK
-    assert "kernel renamed: split_combine is now a_merge (split, sm_90a)" in judgement.notes
+    assert judgement.changed
+    assert "kernel renamed: split_combine is now a_merge (split, sm_90a)" in judgement.changed.notes
 
 
 def test_a_kernel_without_successor_leaves_a_gap() -> None:
@@ -161,7 +170,9 @@ def test_what_the_suite_dropped_is_a_note_and_what_is_new_too() -> None:
     judgement = judged_by(factory.record(fewer))
     assert judgement.exit_code is Exit.OK
     assert any("fast for sm_90a: no longer in the suite" in n for n in judgement.notes)
-    assert any("newcomer/newcomer_kernel" in n and "baseline save" in n for n in judgement.notes)
+    assert judgement.changed and any("baseline save" in n for n in judgement.changed.notes)
+    shown = {(row.outcome, row.subject.variant) for row in judgement.changed.rows}
+    assert {("gone", "fast"), ("new", "newcomer")} <= shown
 
 
 def test_only_the_variants_that_were_chosen_are_held() -> None:
@@ -333,10 +344,6 @@ def test_what_a_rule_ignores_hides_none_behind_it() -> None:
     assert failed(judged_by(of(worse, rules=(ignored,)))) == [("baseline_registers", f"{last}/{kernel} (sm_90a)")]
 
 
-def test_three_names_are_told_whole_and_others_are_counted() -> None:
-    assert [regressions._short(names) for names in ("abc", "abcde")] == ["a; b; c", "a; b; c and 2 more"]
-
-
 # --- kernels by what they are, and what is only noted -----------------------------------------------
 
 
@@ -355,7 +362,7 @@ def test_a_slower_instantiation_is_compared_with_its_own_past() -> None:
     now = instantiations(BLOCK_1024__warps_8=40, BLOCK_256__warps_4=96)  # as if each had become the other
     judgement = judged_by(now, old)
     assert failed(judgement) == [("baseline_registers", "split/rows<BLOCK=256,warps=4> (sm_90a)")]
-    assert "kernel renamed: rows<BLOCK=256> is now rows<BLOCK=256,warps=4> (split, sm_90a)" in judgement.notes
+    assert any("rows<BLOCK=256,warps=4> (sm_90a) (was rows<BLOCK=256>)" in line for line in lines(judgement.changed))
 
 
 def test_what_cannot_be_paired_is_new_or_gone_by_name() -> None:
@@ -363,14 +370,19 @@ def test_what_cannot_be_paired_is_new_or_gone_by_name() -> None:
     judgement = judged_by(instantiations(T_half=200), old)
     assert judgement.exit_code is Exit.UNMEASURED
     assert {v.subject.kernel for v in judgement.gaps} == {"rows<T=float>", "rows<T=double>"}
-    assert any("not in the baseline yet: split/rows<T=half>" in note for note in judgement.notes)
+    assert judgement.changed
+    assert {(row.outcome, row.subject.kernel) for row in judgement.changed.rows} == {
+        ("gone", "rows<T=float>"),
+        ("gone", "rows<T=double>"),
+        ("new", "rows<T=half>"),
+    }
     saved = save(instantiations(T_half=200), old)
     assert saved.gone == ("split/rows<T=float> (sm_90a)", "split/rows<T=double> (sm_90a)")
     kept = save(instantiations(T_half=200), old, ratchet=True).baseline
     assert {key.kernel for key in kept.values} >= {"rows<T=float>", "rows<T=double>"}
 
 
-def test_another_launch_is_a_note_with_both() -> None:
+def test_another_launch_is_shown_with_both() -> None:
     record = of()
     before = save(record, None).baseline
     halved = tuple(
@@ -381,25 +393,26 @@ def test_another_launch_is_a_note_with_both() -> None:
     )
     judgement = judged_by(replace(record, plans=halved), before)
     assert judgement.exit_code is Exit.OK
-    (note,) = [note for note in judgement.notes if note.startswith("launch changed: ")]
-    assert note == (
-        "launch changed: fast/fast_kernel (long): "
-        "grid=16x8 block=256 smem=32768 → grid=8x8 block=256 smem=32768"
-    )  # fmt: skip
+    launches = "launch grid=16x8 block=256 smem=32768 → grid=8x8 block=256 smem=32768"
+    assert f"changed   {launches} (long)  fast/fast_kernel (sm_90a)" in lines(judgement.changed)
     again = save(replace(record, plans=halved), before).baseline
     assert "fast sm_80,sm_89,sm_90a fast_kernel long launch grid=8x8 block=256 smem=32768\n" in again.text()
-    assert not [n for n in judged_by(replace(record, plans=halved), again).notes if n.startswith("launch")]
+    assert not lines(judged_by(replace(record, plans=halved), again).changed)
 
 
-def test_other_machine_code_and_the_first_fp64_instructions_are_notes() -> None:
+def test_other_machine_code_and_fp64_instructions_are_shown() -> None:
     def built(code: str, fp64: int) -> Record:
         return of(fact("code", code), fact("sass_fp64", fp64))
 
     before = save(built("f00d", 0), None).baseline
-    assert not [n for n in judged_by(built("f00d", 0), before).notes if "code changed" in n or "FP64" in n]
-    notes = judged_by(built("cafe", 6), before).notes
-    assert "machine code changed: fast/fast_kernel (sm_90a)" in notes
-    assert "FP64 instructions are new: fast/fast_kernel (sm_90a)" in notes
+    assert not lines(judged_by(built("f00d", 0), before).changed)
+    assert lines(judged_by(built("cafe", 0), before).changed) == [
+        "changed   other machine code  fast/fast_kernel (sm_90a)"
+    ]
+    first = judged_by(built("cafe", 6), before)
+    assert first.exit_code is Exit.OK
+    assert lines(first.changed) == ["worse     sass_fp64 0 → 6  fast/fast_kernel (sm_90a)"]
+    assert first.changed and first.changed.alike == (0, 1)
     had = save(built("f00d", 6), None).baseline
-    assert not [n for n in judged_by(built("cafe", 60), had).notes if "FP64" in n]
-    assert not [n for n in judged_by(built("cafe", 6)).notes if "changed" in n or "FP64" in n]  # an older file
+    assert lines(judged_by(built("cafe", 0), had).changed) == ["better    sass_fp64 6 → 0  fast/fast_kernel (sm_90a)"]
+    assert not lines(judged_by(built("cafe", 6)).changed)  # an older file

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import expm1
 from typing import Any
 
 from flashcore.cli import output
 from flashcore.cli.grid import grid
-from flashcore.explain.comparison import REGRESSIONS, UNCHANGED, Comparison, Row, counted
+from flashcore.explain.comparison import REGRESSIONS, UNCHANGED, Comparison, Row, as_data
 from flashcore.model.groups import grouped
 from flashcore.model.text import bracketed, fixed, number, percentage
 
@@ -23,9 +22,7 @@ def as_text(comparison: Comparison, top: int = 0, *, every: bool = False, only_w
         every: whether cases without a difference are listed too.
         only_worse: whether only regressions are listed.
     """
-    before, after = comparison.before, comparison.after
-    gpu = f", {after.gpu}" if after.gpu and after.gpu == before.gpu else ""
-    lines = [f"{before.name} → {after.name}{gpu}: {comparison.summary}"]
+    lines = [comparison.heading]
     lines += [f"note: {note}" for note in comparison.notes]
     rows = [row for row in comparison.rows if not only_worse or row.outcome in REGRESSIONS]
     cases, code = ([row for row in rows if row.is_case is which] for which in (True, False))
@@ -35,7 +32,7 @@ def as_text(comparison: Comparison, top: int = 0, *, every: bool = False, only_w
     lines += [f"not judged: {why}" for why in whys]
     rest = grouped((row.verdict.partition("\n")[0], row.name) for row in cases if not row.lead)
     lines += ["", *(f"{verdict}: {_named(names)}" for verdict, names in rest.items())] if rest else []
-    lines += _first(top, [[code_line(row)] for row in code])
+    lines += _first(top, [[row.line] for row in code])
     return "\n".join(lines)
 
 
@@ -82,12 +79,6 @@ def _with(text: str) -> str:
     return f"  with it: {text}"
 
 
-def code_line(row: Row) -> str:
-    """What changed of a kernel or build."""
-    name = f"{row.subject}{f' (was {row.was})' if row.was else ''}"
-    return f"{row.outcome:8}  {'; '.join(row.facts) or row.reason}  {name}"
-
-
 def _first(top: int, entries: Sequence[Sequence[str]], head: int = 0) -> list[str]:
     """The first entries after an empty line, below as many lines of a heading, and how many are left."""
     shown = entries[: head + top if top else None]
@@ -103,32 +94,4 @@ def _named(names: Sequence[str]) -> str:
 def as_json(comparison: Comparison, **more: Any) -> str:
     """The JSON document of a comparison, which ``docs/reference/comparison.md`` describes; ``more`` are a command's
     own keys."""
-    return output.document(
-        before=comparison.before._asdict(),
-        after=comparison.after._asdict(),
-        notes=list(comparison.notes),
-        counts={"cases": comparison.counts, "code": counted(comparison.code)},
-        machine_code=dict(zip(("same", "both"), comparison.alike, strict=True)),
-        incomparable=comparison.incomparable or None,
-        rows=[row_json(row) for row in comparison.rows],
-        **more,
-    )
-
-
-def row_json(row: Row) -> dict[str, Any]:
-    """A case, kernel or build, with its changes."""
-    changed = ("fact", "unit", "before", "after", "outcome", "evidence", "ratio", "low", "high", "noise", "no_interval")
-    return {
-        **output.picked(row.subject, "variant", "arch", "shape", "kernel"),
-        "shapes": list(row.shapes),
-        **output.picked(row, "was", "outcome", "reason", "judged", "same_code"),
-        "changes": [
-            {
-                "shape": c.subject.shape,
-                **output.picked(c, *changed),
-                "process_changes": [expm1(p.change) for p in c.processes],
-                "aa_changes": [expm1(p.null) for p in c.processes],
-            }
-            for c in row.changes
-        ],
-    }
+    return output.document(**as_data(comparison), **more)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flashcore.cli import options, output, progress, verdict_table
 from flashcore.cli.baseline import save
@@ -16,7 +16,6 @@ from flashcore.errors import Exit, UsageError
 from flashcore.explain import explain
 from flashcore.gate import regressions
 from flashcore.gate.formats import FORMATS, Renderer, as_json
-from flashcore.gate.judge import Verdict
 from flashcore.gate.locate import Places
 from flashcore.model.groups import grouped
 from flashcore.model.record import Record, plans_for
@@ -27,9 +26,6 @@ from flashcore.pipeline.judging import Judged, Rules, baseline_of, judge_record
 from flashcore.pipeline.recording import present
 from flashcore.records import lookup, store
 from flashcore.suites.load import load
-
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
 
 EXAMPLES = (
     ("flashcore gate", "the current sources, without a GPU"),
@@ -60,7 +56,7 @@ def add_formats(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     outputs = output.parse(arguments.format, formats())
-    checks = [_integrity, *_compared_with_base(arguments)]
+    before = _base(arguments)
     rules = _rules(arguments)
     if arguments.recorded:
         record = options.recorded(arguments)
@@ -71,8 +67,13 @@ def run(arguments: argparse.Namespace) -> int:
             record = present(settings, say)
     names = [arguments.recorded] if arguments.recorded else [origin.run for origin in record.joined]
     runs = [lookup.find(options.places(arguments), name) for name in names]
-    remarks = [remark for check in checks for remark in check(runs)]
-    rules = replace(rules, more=[remark for remark in remarks if isinstance(remark, Verdict)])
+    for one in runs:
+        store.verify(one)
+    notes = [f"run {one.name}: intact" for one in runs]
+    if before:
+        since = (before.name, before.baseline) if before.baseline else None
+        rules = replace(rules, more=before.verdicts(runs, arguments.allow), base=since)
+        notes += before.notes
     judged = judge_record(rules, record)
     imported = arguments.recorded and all(v.imported for v in record.suite.variants.values())
     if imported and not judged.record.suite.budgets:
@@ -81,8 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"  hint: flashcore gate {arguments.recorded} --budgets FILE; "
             f"to only view them: flashcore report {arguments.recorded}"
         )
-    notes = (*judged.judgement.notes, *(remark for remark in remarks if isinstance(remark, str)))
-    judged = replace(judged, judgement=replace(judged.judgement, notes=notes))
+    judged = replace(judged, judgement=replace(judged.judgement, notes=(*judged.judgement.notes, *notes)))
     if judged.variants == []:
         raise UsageError(
             f"--variant {' '.join(arguments.variants)}: expected variants with budgets, found only references"
@@ -95,17 +95,10 @@ def run(arguments: argparse.Namespace) -> int:
     return judged.judgement.exit_code
 
 
-def _integrity(runs: Sequence[Traversable]) -> Iterator[str]:
-    """Refuses runs whose files changed since they were recorded."""
-    for run in runs:
-        store.verify(run)
-        yield f"run {run.name}: intact"
-
-
-def _compared_with_base(arguments: argparse.Namespace) -> Iterator[base.Check]:
-    """The check of limits that are looser than in a base revision, if one is given."""
+def _base(arguments: argparse.Namespace) -> base.Base | None:
+    """The base revision, if one is given."""
     if (revision := options.base(arguments)) is None:
-        return
+        return None
     named = "commit the file and name it in suite.toml: [gate] baseline"
     for option, value, hint in (("RUN", arguments.recorded, "leave it out"), ("--baseline", arguments.baseline, named)):
         if value:
@@ -113,7 +106,7 @@ def _compared_with_base(arguments: argparse.Namespace) -> Iterator[base.Check]:
                 f"--base: expected without {option}: it compares the suite and its baseline as committed; found both\n"
                 f"  hint: {hint}"
             )
-    yield base.compared(revision, arguments.suite, arguments.budgets, arguments.allow)
+    return base.compared(revision, arguments.suite, arguments.budgets)
 
 
 def _rules(arguments: argparse.Namespace) -> Rules:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from flashcore.cli import comparison
 from flashcore.explain.advice import sentence
 from flashcore.explain.answer import Answer, Correctness
 from flashcore.explain.compare_records import compare
@@ -104,4 +103,4 @@ def _budgets(judged: Judged, before: Comparison | None, variant: str) -> Iterato
         yield f"failed: {v.budget} on {v.subject}: {value}expected: {v.limit}{reason}"
     for row in before.code if before else ():
         if row.subject.variant == variant:
-            yield f"changed: {comparison.code_line(row)}"
+            yield f"changed: {row.line}"

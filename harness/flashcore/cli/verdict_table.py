@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from operator import itemgetter
 
+from flashcore.cli.comparison import as_text
 from flashcore.cli.grid import aligned
 from flashcore.gate.judge import Judgement, Verdict, WaiverUse
 from flashcore.gate.wording import budgets, causes, subjects, summary, value_of
@@ -14,7 +15,7 @@ from flashcore.model.groups import grouped
 from flashcore.model.suite import TIERS
 from flashcore.model.text import number, percentage
 
-_SHOWN = 48  # groups of verdicts to list; the rest are counted
+_SHOWN = 48  # groups of verdicts, and changed kernels, to list; the rest are counted
 
 
 def render(result: Judgement, *, quiet: bool = False) -> str:
@@ -35,6 +36,9 @@ def render(result: Judgement, *, quiet: bool = False) -> str:
         _goals(result.goals),
         _passes(result.limits),
         [f"note: {n}" for n in result.notes],
+        as_text(result.changed, _SHOWN).splitlines()
+        if result.changed and (result.changed.rows or result.changed.notes)
+        else [],
     ]
     return "\n\n".join(["\n".join(p) for p in (*parts, *([] if quiet else more)) if p] + [summary(result)])
 

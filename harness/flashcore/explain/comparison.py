@@ -11,14 +11,14 @@ import typing
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import log
-from typing import Literal, NamedTuple
+from math import expm1, log
+from typing import Any, Literal, NamedTuple
 
 from flashcore.explain.times import Speedup
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import cause_text
 from flashcore.model.decide import Process
-from flashcore.model.groups import grouped
+from flashcore.model.groups import grouped, picked
 from flashcore.model.record import Record, Subject, Value
 from flashcore.model.suite import REGIMES
 from flashcore.model.text import number
@@ -193,6 +193,12 @@ class Row:
         return [text + (f" ({', '.join(of[:3])}{more[text]})" if of else "") for text, of in names.items()]
 
     @property
+    def line(self) -> str:
+        """What changed of a kernel or build."""
+        name = f"{self.subject}{f' (was {self.was})' if self.was else ''}"
+        return f"{self.outcome:8}  {'; '.join(self.facts) or self.reason}  {name}"
+
+    @property
     def judged(self) -> bool:
         """Whether there is evidence for the outcome; of a time that both sides have."""
         return self.lead is None or self.lead.speedup is None or self.lead.evidence is not None
@@ -261,6 +267,13 @@ class Comparison:
         return [row for row in self.rows if not row.is_case]
 
     @property
+    def heading(self) -> str:
+        """The sides and the summary."""
+        before, after = self.before, self.after
+        gpu = f", {after.gpu}" if after.gpu and after.gpu == before.gpu else ""
+        return f"{before.name} → {after.name}{gpu}: {self.summary}"
+
+    @property
     def summary(self) -> str:
         """``164 slower (3 of the same code), 150 faster; code: 2 worse``."""
         parts = [_summed(self.cases), f"code: {words}" if (words := _summed(self.code)) else ""]
@@ -273,6 +286,38 @@ def counted(rows: Iterable[Row]) -> Counter[Outcome]:
     """The number of rows by outcome, in order."""
     counts = Counter(row.outcome for row in rows)
     return Counter({outcome: counts[outcome] for outcome in _ORDER if outcome in counts})
+
+
+def as_data(comparison: Comparison) -> dict[str, Any]:
+    """A comparison as JSON data."""
+    return {
+        "before": comparison.before._asdict(),
+        "after": comparison.after._asdict(),
+        "notes": list(comparison.notes),
+        "counts": {"cases": comparison.counts, "code": counted(comparison.code)},
+        "machine_code": dict(zip(("same", "both"), comparison.alike, strict=True)),
+        "incomparable": comparison.incomparable or None,
+        "rows": [row_data(row) for row in comparison.rows],
+    }
+
+
+def row_data(row: Row) -> dict[str, Any]:
+    """A case, kernel or build, with its changes."""
+    changed = ("fact", "unit", "before", "after", "outcome", "evidence", "ratio", "low", "high", "noise", "no_interval")
+    return {
+        **picked(row.subject, "variant", "arch", "shape", "kernel"),
+        "shapes": list(row.shapes),
+        **picked(row, "was", "outcome", "reason", "judged", "same_code"),
+        "changes": [
+            {
+                "shape": c.subject.shape,
+                **picked(c, *changed),
+                "process_changes": [expm1(p.change) for p in c.processes],
+                "aa_changes": [expm1(p.null) for p in c.processes],
+            }
+            for c in row.changes
+        ],
+    }
 
 
 def _summed(rows: Sequence[Row]) -> str:

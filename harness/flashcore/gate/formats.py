@@ -9,6 +9,7 @@ from typing import Any
 
 from flashcore import __version__
 from flashcore.errors import Exit
+from flashcore.explain import comparison
 from flashcore.explain.advice import as_data
 from flashcore.gate.judge import Judgement, Verdict
 from flashcore.gate.locate import Places
@@ -42,6 +43,7 @@ def as_json(judgement: Judgement, record: Record, places: Places) -> str:
             for use in judgement.waivers
         ],
         "notes": list(judgement.notes),
+        "changed": judgement.changed and comparison.as_data(judgement.changed),
     }
     return with_rows(data, "verdicts", [_verdict(v, places) for v in judgement.verdicts])
 
@@ -81,6 +83,13 @@ def as_markdown(judgement: Judgement, record: Record, places: Places) -> str:
         )
         lines += ["### Loosened in the manifest", "", *table(escaped, head, *rows), ""]
     lines += [f"- {escaped(note)}" for note in judgement.notes]
+    if (changed := judgement.changed) and changed.rows:
+        lines += [
+            "",
+            f"### {escaped(changed.heading)}",
+            "",
+            *(f"- {escaped(row.line)}" for row in changed.rows[:MOST_ROWS]),
+        ]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

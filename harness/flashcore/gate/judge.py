@@ -20,12 +20,13 @@ from typing import Literal
 from flashcore.chips import occupancy
 from flashcore.errors import Exit
 from flashcore.explain.advice import Advice, for_fact
+from flashcore.explain.comparison import Comparison
 from flashcore.explain.explain import advice
 from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import case_bounds
 from flashcore.gate.baseline import Baseline, compilers
 from flashcore.gate.expand import Expansion, Expectation, accepts, excess, expired, in_scope, limit_text
-from flashcore.gate.regressions import BaselineLimits, another_compiler, compare
+from flashcore.gate.regressions import BaselineLimits, another_compiler, changed, limits
 from flashcore.model import plugin
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
@@ -121,6 +122,7 @@ class Judgement:
         relaxed: rules of the manifest that are looser than the defaults, with their reasons.
         trouble: why static facts cannot be checked on this machine; never a regression.
         before: the baseline's values, by the name and the subject of the fact.
+        changed: what changed of the code since the baseline, or the base revision's; ``None`` without one.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -132,6 +134,7 @@ class Judgement:
     relaxed: tuple[str, ...] = ()
     trouble: tuple[str, ...] = ()
     before: Mapping[tuple[str, Subject], float] = field(default_factory=dict)
+    changed: Comparison | None = None
 
     @property
     def limits(self) -> tuple[Verdict, ...]:
@@ -198,7 +201,7 @@ def judge(
     verdicts = [*gate.builds(), *gate.correct(), *gate.runs(), *gate.plans()]
     for budget in (_PLANNED, *record.suite.budgets):
         verdicts += gate.verdicts(budget, gate.expansion.expand(budget))
-    compared = BaselineLimits() if baseline is None else compare(record, baseline, variants, today)
+    compared = BaselineLimits() if baseline is None else limits(record, baseline, variants, today)
     for budget, expectations in compared.expectations:
         verdicts += gate.verdicts(budget, expectations)
     for table in record.suite.tables:
@@ -217,6 +220,7 @@ def judge(
         compared.relaxed,
         trouble,
         compared.before,
+        None if baseline is None else changed(record, baseline, variants),
     )
 
 

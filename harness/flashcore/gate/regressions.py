@@ -1,7 +1,8 @@
-"""Compares a record with its baseline: each committed fact becomes a budget on the present one.
+"""Compares a record with its baseline: each committed fact becomes a budget on the present one, and what changed is a
+comparison.
 
-Renamed kernels are recognized. Facts of removed variants and shapes give notes. A missing kernel without a successor
-leaves a gap, which is *unmeasured*, never a pass.
+Renamed kernels are recognized. Facts of removed variants and shapes are skipped with a note. A missing kernel without a
+successor leaves a gap, which is *unmeasured*, never a pass.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 
+from flashcore.explain.compare_records import compare
+from flashcore.explain.comparison import Comparison, Side
 from flashcore.gate.baseline import (
     ALL_SHAPES,
     CODE,
     FP64,
-    LAUNCH,
     NO_KERNEL,
+    NOTED,
     Baseline,
     Kernel,
     Key,
@@ -33,7 +36,7 @@ from flashcore.model.cause import Cause
 from flashcore.model.causes import GONE, PLAN_FAILED, DidNotCompile
 from flashcore.model.gate_policy import ALLOWANCES, PREFIX
 from flashcore.model.groups import grouped
-from flashcore.model.record import Fact, Record, Subject, subject_of
+from flashcore.model.record import Fact, Facts, Record, Source, Subject, Value, subject_of
 from flashcore.model.suite import Budget, GateRule, RuleSeverity
 from flashcore.model.text import count, matches_any, number
 
@@ -44,7 +47,7 @@ class BaselineLimits:
 
     Args:
         expectations: each fact of the baseline as a budget, with the present facts.
-        notes: renamed kernels, new facts, removed variants.
+        notes: removed variants and shapes.
         relaxed: the manifest's rules that are looser than the defaults, in words.
         before: the baseline's value of each present fact, by name and subject.
     """
@@ -71,8 +74,8 @@ def another_compiler(record: Record, old: Baseline) -> dict[str, str]:
     }
 
 
-def compare(record: Record, old: Baseline, variants: Collection[str] | None, today: date | None) -> BaselineLimits:
-    """Compares every fact of the baseline with the present one.
+def limits(record: Record, old: Baseline, variants: Collection[str] | None, today: date | None) -> BaselineLimits:
+    """The limit that each fact of the baseline is for the present one.
 
     Args:
         variants: compare only these; all if ``None``.
@@ -122,16 +125,9 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
             cause = DidNotCompile()
         kernel = None if key.kernel == NO_KERNEL else new_names.get(key[:3], key[:3])[2]
         expectations.append((budget, [Expectation(subject_of(key.variant, shape, kernel, arch=key.arch), None, cause)]))
-    renamed = grouped(((variant, was, name), arch) for (variant, arch, name), (*_, was) in sorted(old_names.items()))
-    notes = [
-        f"kernel renamed: {was} is now {name} ({', '.join((variant, *archs))})"
-        for (variant, was, name), archs in renamed.items()
-    ]
-    notes += [
+    notes = (
         f"{name}: no longer in the suite, {count(n, 'fact')} of the baseline skipped" for name, n in removed.items()
-    ]
-    notes += _unlisted(old, facts, lines, old_names)
-    notes += _changed(old, now, old_names)
+    )
     return BaselineLimits(tuple(expectations), tuple(notes), tuple(_relaxed(suite.gate.rules, today)), before)
 
 
@@ -159,49 +155,67 @@ def limit_of(old: Baseline, key: Key, value: float, rules: Iterable[GateRule], s
     )
 
 
-_ADDS = " (flashcore baseline save, or audit --save-baseline, adds them)"
+# --- what changed ---------------------------------------------------------------------------------
 
 
-def _unlisted(
-    old: Baseline, facts: Mapping[Key, Fact], lines: Collection[Key], old_names: Collection[Kernel]
-) -> Iterator[str]:
-    """Notes on kernels and facts without a line. A fact of 0 that cannot get worse needs none."""
-    listed = {key[:3] for key in old.values}
-    kernels: set[str] = set()
-    kernel_facts: set[str] = set()
-    for key in facts.keys() - lines:
-        kernel = f"{key.variant}/{key.kernel} ({key.arch})"
-        if key[:3] not in listed and key[:3] not in old_names and key.kernel != NO_KERNEL:
-            kernels.add(kernel)
-        elif key[:3] in listed and (facts[key].number or ALLOWANCES[key.fact].better == "lower"):
-            kernel_facts.add(f"{kernel} {key.fact}")
-    if kernels:
-        yield f"{len(kernels)} kernels or variants are not in the baseline yet: {_short(sorted(kernels))}{_ADDS}"
-    if kernel_facts:
-        names = _short(sorted(kernel_facts))
-        yield f"{len(kernel_facts)} facts of kernels in the baseline have no line there, new or removed: {names}{_ADDS}"
+def changed(record: Record, old: Baseline, variants: Collection[str] | None = None, name: str = "") -> Comparison:
+    """What changed of the code since a baseline was written.
+
+    Args:
+        variants: compare only these, by name; all if ``None``.
+        name: of the earlier side; empty for the baseline's file.
+    """
+    measured = {key: fact.number for key, fact in present(record).items()}
+    numbers = {key: value for key, value in measured.items() if value is not None}
+    now = Baseline(record.suite.name, compilers(record), numbers, noted=noted(record))
+    old_names, nvcc = renames(old, now), old.compilers.get("nvcc")
+    before, after = ({**of.values, **_with_fp64(of.noted)} for of in (old, now))
+    lines = matched(before, after, old_names)
+    used = {*lines.values()}
+    values = {Key(*old_names.get(key[:3], key[:3]), *key[3:]): before[line] for key, line in lines.items()}
+    values |= {line: value for line, value in before.items() if line not in used and line.fact not in NOTED}
+    # A baseline omits zeros that can only rise, and older files note nothing.
+    added = {k: v for k, v in numbers.items() if k not in lines and (v or ALLOWANCES[k.fact].better == "lower")}
+    earlier = replace(record, environment=replace(record.environment, nvcc=nvcc))
+    compared = compare(
+        _described(earlier, values, variants),
+        _described(record, {key: after[key] for key in lines} | added, variants),
+    )
+    notes = [*compared.notes, *_renamed(old_names)]
+    if added and not name:
+        kernels = count(len({key[:3] for key in added}), "kernel")
+        notes.append(f"{count(len(added), 'fact')} of {kernels} not in the baseline: {_ADDS}")
+    return replace(compared, before=Side(name or old.file or "baseline", old.suite, nvcc=nvcc), notes=notes)
 
 
-def _changed(old: Baseline, now: Baseline, old_names: Mapping[Kernel, Kernel]) -> Iterator[str]:
-    """Notes on other machine code, other launches, and FP64 instructions in kernels that had none."""
-    lines = matched(old.noted, now.noted, old_names)
-    with_code = {key[:3] for key in old.noted if key.fact == CODE}
-    where: dict[str, dict[tuple[str, str, str], dict[str, None]]] = {}
-    for key, text in now.noted.items():
-        was = old.noted[lines[key]] if key in lines else ""
-        is_new = key.fact == FP64 and not was and old_names.get(key[:3], key[:3]) in with_code
-        if is_new or (was not in ("", text) and key.fact != FP64):
-            change = f": {was} → {text}" if key.fact == LAUNCH else ""
-            at = key.shape if key.fact == LAUNCH else key.arch
-            where.setdefault(key.fact, {}).setdefault((key.variant, key.kernel, change), {})[at] = None
-    titles = {CODE: "machine code changed", LAUNCH: "launch changed", FP64: "FP64 instructions are new"}
-    for fact, changes in where.items():
-        names = [f"{variant}/{kernel} ({', '.join(at)}){change}" for (variant, kernel, change), at in changes.items()]
-        yield f"{titles[fact]}: {_short(names)}"
+_ADDS = "flashcore baseline save, or audit --save-baseline, adds them"
 
 
-def _short(names: Sequence[str]) -> str:
-    return "; ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+def _renamed(old_names: Mapping[Kernel, Kernel]) -> Iterator[str]:
+    archs = grouped(((variant, was, name), arch) for (variant, arch, name), (*_, was) in sorted(old_names.items()))
+    for (variant, was, name), of in archs.items():
+        yield f"kernel renamed: {was} is now {name} ({', '.join((variant, *of))})"
+
+
+def _with_fp64(texts: Mapping[Key, str]) -> dict[Key, Value]:
+    """What a baseline notes, with the number of FP64 instructions of every kernel, which it notes only if there are
+    any."""
+    zeros: dict[Key, Value] = {key._replace(fact=FP64): 0 for key in texts if key.fact == CODE}
+    return zeros | {key: int(text) if key.fact == FP64 else text for key, text in texts.items()}
+
+
+def _described(record: Record, values: Mapping[Key, Value], variants: Collection[str] | None) -> Record:
+    """The record with these facts alone, of kernels and shapes that it could have."""
+    suite, built = record.suite, {(a.variant, a.arch) for a in record.artifacts if a.status != "failed"}
+    facts = []
+    for key, value in values.items():
+        declared = suite.variants.get(key.variant)
+        built_here = key[:2] in built or declared is None or key.arch not in declared.where.archs
+        if built_here and key.shape in (ALL_SHAPES, *suite.shapes) and (variants is None or key.variant in variants):
+            shape, kernel = (None if of in (ALL_SHAPES, NO_KERNEL) else of for of in (key.shape, key.kernel))
+            subject = subject_of(key.variant, shape, kernel, arch=key.arch)
+            facts.append(Fact(subject, key.fact, value, FACTS[key.fact].unit, Source.CUBIN))
+    return replace(record, artifacts=(), outcomes=(), facts=Facts(facts))
 
 
 #: A rule's effect by severity, without and with a tolerance.

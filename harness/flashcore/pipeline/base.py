@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flashcore.gate import baseline
+from flashcore.gate.baseline import Baseline
 from flashcore.gate.judge import Verdict
 from flashcore.gate.loosened import Loosened, everything, moved, verdict
 from flashcore.machine.isolated import Ended, isolated
@@ -29,18 +30,49 @@ if TYPE_CHECKING:
 _TIME_LIMIT = 120.0  # a problem may import torch
 
 
-#: Verdicts and notes on the runs that are judged.
-Check = Callable[[Sequence["Traversable"]], Iterator[Verdict | str]]
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A base revision of a suite, and how it differs from the suite's working tree.
+
+    Args:
+        name: the git revision.
+        baseline: its baseline, if it has one.
+        loosened: the limits that are looser now.
+        notes: what else to know.
+        runs: of its recorded runs, each file's hash.
+        removed: the names of the suite's runs that were removed.
+        here: the suite's runs that are still here.
+    """
+
+    name: str
+    baseline: Baseline | None
+    loosened: Sequence[Loosened]
+    notes: Sequence[str]
+    runs: Mapping[str, Mapping[str, str]]
+    removed: Sequence[str]
+    here: Sequence[Traversable]
+
+    def verdicts(self, judged: Sequence[Traversable], allowed: Sequence[str]) -> list[Verdict]:
+        """A verdict on each limit that is looser than in the base, and each of its runs that was changed or removed.
+
+        Args:
+            judged: the runs that are judged.
+            allowed: globs of what may be looser, such as ``budget:registers`` or ``baseline:NAME``.
+        """
+        used = {run.name for run in judged}
+        unused = [run for run in self.here if run.name not in used]  # a damaged run is not used
+        gone = [Loosened("run", name, "removed") for name in self.removed if name not in used]
+        changes = (*self.loosened, *gone, *_runs(self.runs, [*judged, *unused]))
+        return [verdict(change, self.name, allowed) for change in changes]
 
 
-def compared(revision_name: str, suite_name: str, budgets: str | None, allowed: Sequence[str]) -> Check:
-    """Compares a suite and its baseline, as committed, with a revision: fails each limit that is looser now.
+def compared(revision_name: str, suite_name: str, budgets: str | None) -> Base:
+    """Compares a suite and its baseline, as committed, with a revision.
 
     Args:
         revision_name: the git revision.
         suite_name: the suite's folder or name; empty: the only one here.
         budgets: a file with more budgets.
-        allowed: globs of what may be looser, such as ``budget:registers`` or ``baseline:NAME``.
 
     Raises:
         UsageError: there is no such revision.
@@ -49,42 +81,35 @@ def compared(revision_name: str, suite_name: str, budgets: str | None, allowed: 
     with extracted(revision_name, Path(suite.root)) as revision:
         folder = revision.folder(suite.name)
         base = revision.load(folder) if folder else None
-        changes = _changes(suite, revision, base, budgets)
-        notes = [
-            *revision.notes(),
-            *(moved(base, suite) if base else ()),
-            *(
-                f"{file}: not as in {revision_name}; it decides which answers are right"
-                for file in dict.fromkeys(problem.file for problem in suite.problems.values())
-                if folder and module_hash(folder / file) != module_hash(Path(suite.root, file))
-            ),
-            *(
-                f"{file}: not as in {revision_name}; {problem} reads it, which decides which answers are right"
-                for problem, files in (_reads(suite) if folder else {}).items()
-                for file in sorted({*files} - {p.file for p in suite.problems.values()})
-                if revision.is_changed(Path(suite.root, file))
-            ),
-        ]
-        before: dict[str, Mapping[str, str]] = {}
+        old = _baseline(revision, base) if base else None
+        loosened = _loosened(suite, revision, base, old, budgets)
+        notes = [*revision.notes(), *(moved(base, suite) if base else ())]
+        if folder:
+            notes += _other_answers(suite, revision, folder)
+        runs: dict[str, Mapping[str, str]] = {}
         removed: list[str] = []
         here: list[Traversable] = []
         for file in (f for ending in (store.HEADER, lookup.PACKED) for f in revision.tree.rglob(f"*{ending}")):
             run = _run(file)
-            before[run.name] = _hashes(run)
+            runs[run.name] = _hashes(run)
             if lookup.suite_of(run) in (suite.name, lookup.ROOFS):
                 now = revision.top / file.relative_to(revision.tree)
                 here += [_run(now)] if now.is_file() else []
                 removed += [] if now.is_file() else [run.name]
+    return Base(revision_name, old, loosened, notes, runs, removed, here)
 
-    def check(runs: Sequence[Traversable]) -> Iterator[Verdict | str]:
-        used = {run.name for run in runs}
-        unused = [run for run in here if run.name not in used]  # a damaged run is not used
-        gone = [Loosened("run", name, "removed") for name in removed if name not in used]
-        all_changes = (*changes, *gone, *_runs(before, [*runs, *unused]))
-        yield from notes
-        yield from (verdict(change, revision_name, allowed) for change in all_changes)
 
-    return check
+def _other_answers(suite: Suite, revision: Revision, folder: Path) -> Iterator[str]:
+    """A note for each changed file that decides which answers are right."""
+    problems = dict.fromkeys(problem.file for problem in suite.problems.values())
+    changed, decides = f"not as in {revision.name}", "which decides which answers are right"
+    for file in problems:
+        if module_hash(folder / file) != module_hash(Path(suite.root, file)):
+            yield f"{file}: {changed}; it decides which answers are right"
+    for problem, files in _reads(suite).items():
+        for file in sorted({*files} - {*problems}):
+            if revision.is_changed(Path(suite.root, file)):
+                yield f"{file}: {changed}; {problem} reads it, {decides}"
 
 
 def _reads(suite: Suite) -> Reads:
@@ -100,11 +125,25 @@ def _reads(suite: Suite) -> Reads:
     return {} if isinstance(answer, Ended) else answer
 
 
-def _changes(suite: Suite, revision: Revision, base: Suite | None, budgets: str | None) -> list[Loosened]:
+def _baseline(revision: Revision, base: Suite) -> Baseline | None:
+    """The revision's baseline."""
+    file = _baseline_file(base)
+    revision.fetched(file)
+    return baseline.read(file)
+
+
+def _baseline_file(suite: Suite) -> Path:
+    return Path(suite.root) / (suite.gate.baseline or baseline.DEFAULT)
+
+
+def _loosened(
+    suite: Suite, revision: Revision, base: Suite | None, old: Baseline | None, budgets: str | None
+) -> list[Loosened]:
     """The limits of the working tree's suite that are looser than the revision's.
 
     Args:
         base: the suite in the revision; ``None`` if it is new.
+        old: its baseline.
         budgets: a file with more budgets.
     """
     if base is None:
@@ -116,9 +155,7 @@ def _changes(suite: Suite, revision: Revision, base: Suite | None, budgets: str 
         suite = replace(suite, budgets=(*suite.budgets, *read(Path(budgets))))
         if before := revision.file(Path(budgets)):
             base = replace(base, budgets=(*base.budgets, *read(before)))
-    files = [Path(one.root) / (one.gate.baseline or baseline.DEFAULT) for one in (base, suite)]
-    revision.fetched(files[0])
-    return everything((base, baseline.read(files[0])), (suite, baseline.read(files[1])), today())
+    return everything((base, old), (suite, baseline.read(_baseline_file(suite))), today())
 
 
 def _runs(before: Mapping[str, Mapping[str, str]], runs: Sequence[Traversable]) -> Iterator[Loosened]:

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from flashcore.errors import Exit, UsageError, worst
-from flashcore.gate import baseline, judge
+from flashcore.gate import baseline, judge, regressions
 from flashcore.gate.baseline import DEFAULT, Baseline
 from flashcore.gate.judge import Judgement, Verdict
 from flashcore.model.record import Record
@@ -32,6 +32,7 @@ class Rules:
         compare: whether to compare with a baseline.
         baseline: the baseline's file; ``None`` for the suite's, which need not exist.
         more: further verdicts; a failed one fails the gate.
+        base: a revision and its baseline: the changes shown are those since then.
         day: the day to compare waivers' dates with; ``None`` for today.
     """
 
@@ -43,6 +44,7 @@ class Rules:
     compare: bool = True
     baseline: str | None = None
     more: Sequence[Verdict] = ()
+    base: tuple[str, Baseline] | None = None
     day: date | None = None
 
 
@@ -86,6 +88,9 @@ def judge_record(rules: Rules, record: Record) -> Judged:
     failed = [Exit.FAILED for verdict in rules.more if verdict.status == "fail"]
     verdicts, code = (*judgement.verdicts, *rules.more), worst([judgement.exit_code, *failed])
     judgement = replace(judgement, verdicts=verdicts, exit_code=code)
+    if rules.base:
+        revision, before = rules.base
+        judgement = replace(judgement, changed=regressions.changed(record, before, variants, revision))
     if file and not old:
         missing = f"no baseline: there is no {file} to compare with (flashcore baseline save writes it)"
         judgement = replace(judgement, notes=(*judgement.notes, missing))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,10 +18,10 @@ from flashcore.pipeline.judging import today
 from flashcore.pipeline.revision import extracted
 
 
-def verdicts(
+def compared(
     revision_name: str, arguments: argparse.Namespace, bare: Suite, suite: Suite, kernels: Collection[str]
-) -> Iterator[Verdict]:
-    """A verdict on each limit that is looser than in the base revision.
+) -> tuple[list[Verdict], Baseline | None]:
+    """A verdict on each limit that is looser than in the base revision, and the baseline there.
 
     Args:
         revision_name: the git revision.
@@ -42,8 +42,7 @@ def verdicts(
         old, _ = limits.limited(_with_places(bare, before), forms[0], arguments, kernels)
         changes = everything((old, before), (suite, after), today())
     removed = [Loosened("files", one, "removed") for one in forms[0].files if one not in forms[1].files]
-    for change in (*removed, *changes):
-        yield verdict(change, revision_name, arguments.allow)
+    return [verdict(change, revision_name, arguments.allow) for change in (*removed, *changes)], before
 
 
 def _with_places(suite: Suite, lines: Baseline | None) -> Suite:

@@ -117,14 +117,17 @@ def run(arguments: argparse.Namespace) -> int:
     suite, mistakes = limits.limited(record.suite, form, arguments, kernels) if content.files else (record.suite, [])
     if mistakes:
         raise ManifestError("flashcore audit", mistakes)
-    more = [*base.verdicts(revision, arguments, record.suite, suite, kernels)] if revision else []
+    more, before = base.compared(revision, arguments, record.suite, suite, kernels) if revision else ([], None)
+    rules = Rules(
+        compare=bool(path), baseline=path, more=more, base=(revision, before) if revision and before else None
+    )
     record = replace(record, suite=suite)
     if shown := ("table", None) in outputs:
         print(table(record, arguments.kernel, arguments.top, arguments.each))
         print("\n".join([*_remarks(record, content), *map(shlex.join, commands)]))
     code = Exit.OK if content.kernels else Exit.UNMEASURED
     if suite.budgets or path or more or arguments.format:
-        judged = judge_record(Rules(compare=bool(path), baseline=path, more=more), record)
+        judged = judge_record(rules, record)
         gate.show(judged, outputs, renderers=renderers)
         code = judged.judgement.exit_code
     if arguments.save_baseline:

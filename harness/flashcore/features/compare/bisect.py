@@ -11,10 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from flashcore.cli import comparison, options, output, progress
+from flashcore.cli import options, output, progress
 from flashcore.errors import Exit, FlashcoreError, UsageError
 from flashcore.explain import compare_records
-from flashcore.explain.comparison import Change, Row
+from flashcore.explain.comparison import Change, Row, row_data
 from flashcore.features.compare import against, bench_options
 from flashcore.features.compare.match_cases import BuiltSuite, work_of
 from flashcore.machine import git
@@ -245,7 +245,7 @@ def as_json(result: Bisection) -> str:
     return output.document(
         first_slow=commits[result.bad] if result.bad else None,
         last_fast=commits[result.good] if result.bad else None,
-        timed={commits[number]: comparison.row_json(row) for number, row in rows},
+        timed={commits[number]: row_data(row) for number, row in rows},
         case=str(result.case),
         **output.picked(result, "commits", "alpha", "changes", "counters", "exit_code"),
     )
