@@ -28,10 +28,10 @@ SELECT    = --suite $(SUITE) $(FILTER)
 # Tests start hundreds of processes, which would otherwise compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help profile build check bench sanitize report gate roofs tune introspect list doctor test test-all pytest lint types style imports size docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-against bench-capture bench-frames fuzz bench-mutants bench-holes bench-gpus bench-kills bench-mutation mutation bench-report bench-audit bench-spills bench-advice bench-watch bench-counters bench-run bench-decisions bench-bisect bench-energy
+.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test test-all pytest lint types style imports size docs ladder screenshots fuzz clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+%?:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 profile: $(READY) ## build, check, bench, profile, record, report, gate (2 minutes the first time, on 2 cores without a GPU)
 	$(FLASHCORE) profile $(SELECT) $(ARGS)
@@ -102,87 +102,11 @@ ladder: $(DEV) ## generate kernels/attention/README.md from the manifest and a r
 screenshots: $(DEV) ## generate the documentation's pictures from a recorded run (RUN=, default: the newest; needs Chromium)
 	$(PY) -m docs.screenshots $(RUN)
 
-bench-build: $(DEV) ## benchmark a clean build against torch.utils.cpp_extension.load
-	$(PY) -m benchmarks.build --suite $(SUITE) $(ARGS)
-
-bench-profile: $(DEV) ## benchmark the profile stage against bare ncu on the same launches (needs a GPU)
-	$(PY) -m benchmarks.profile --suite $(SUITE) $(ARGS)
-
-bench-run: $(DEV) ## the whole run from a clean build, its stages, and a fully measured run to compare with (ARGS="--full"; needs a GPU for its targets)
-	$(PY) -m benchmarks.run --suite $(SUITE) $(ARGS)
-
-bench-loop: $(DEV) ## time from an edited kernel to its answers; ARGS=--clean: also all variants (needs a GPU for its targets)
-	$(PY) -m benchmarks.loop --suite $(SUITE) $(ARGS)
-
-bench-gate: $(DEV) ## benchmark the gate: no change, one kernel changed, ten thousand cases
-	$(PY) -m benchmarks.gate --suite $(SUITE) $(ARGS)
-
-bench-crosscheck: $(DEV) ## compare the bench stage's times with nvbench's (needs a GPU and cuda-bench)
-	$(PY) -m benchmarks.crosscheck --suite $(SUITE) $(ARGS)
-
-bench-regimes: $(DEV) ## test the timing modes on kernels of known duration (needs a GPU, sm_90 or newer)
-	$(PY) -m benchmarks.regimes $(ARGS)
-
-bench-against: $(DEV) ## test the timing gate: false alarms, planted slowdowns (needs a GPU, five minutes)
-	$(PY) -m benchmarks.against --suite $(SUITE) $(ARGS)
-
-bench-bisect: $(DEV) ## find the slow one of 32 commits (needs a GPU, 4 minutes)
-	$(PY) -m benchmarks.bisect $(ARGS)
-
-bench-energy: $(DEV) ## measure the joules of ten kernels three times (needs a GPU, two minutes)
-	$(PY) -m benchmarks.energy $(ARGS)
-
-bench-audit: $(DEV) ## compare flashcore audit with cuobjdump and readelf on FILEs (ARGS="FILE... --cuobjdump PROGRAM")
-	$(PY) -m benchmarks.audit $(ARGS)
-
-bench-capture: $(DEV) ## time a training script alone and under flashcore capture (needs a GPU, ncu and torch)
-	$(PY) -m benchmarks.capture $(ARGS)
-
-bench-frames: $(DEV) ## benchmark frames and exports of recorded runs and a synthetic one
-	$(PY) -m benchmarks.frames $(ARGS)
-
-bench-mutants: $(DEV) ## test the gate with generated mutants of a suite (5 minutes, no GPU)
-	$(PY) -m benchmarks.mutants $(ARGS)
-
-bench-holes: $(DEV) ## try to fool the gate with generated sources, limits, records, caches and commands (25 minutes, no GPU)
-	$(PY) -m benchmarks.holes $(ARGS)
-
 fuzz: $(DEV) ## read 100,000 mutated CSVs, manifests, records and journals; each must be read or refused with a typed error
 	FLASHCORE_FUZZ=$${FLASHCORE_FUZZ:-100000} $(PY) -m pytest -q tests/fuzz -n auto --dist load $(ARGS)
 
-bench-kills: $(DEV) ## kill processes at random moments and check what they leave behind (ARGS=--gpu: inside ncu)
-	$(PY) -m benchmarks.kills $(ARGS)
-
-bench-gpus: $(DEV) ## test many GPUs: cost of sharing, killed workers and Ray nodes (pip install ray; ARGS=--gpu: one GPU against all)
-	$(PY) -m benchmarks.gpus $(ARGS)
-
-mutation: bench-mutation
-bench-mutation: $(DEV) ## run mutants of flashcore's code against its tests (ARGS="--sample 300 --seed 1")
-	$(PY) -c "import cosmic_ray" || $(PY) -m pip install --quiet --disable-pip-version-check -e '.[mutation]'
-	$(PY) -m benchmarks.mutation $(ARGS)
-
-bench-spills: $(DEV) ## compare spill bytes read from cubins with those that compilers print (ARGS="PTXAS...")
-	$(PY) -m benchmarks.spills $(ARGS)
-
-bench-decisions: $(DEV) ## plant lost compiler decisions and harmless edits (one minute, no GPU)
-	$(PY) -m benchmarks.decisions $(ARGS)
-
-bench-advice: $(DEV) ## ask for advice on kernels with planted performance defects (needs a GPU, or ARGS="--run FILE")
-	$(PY) -m benchmarks.advice $(ARGS)
-
-bench-watch: $(DEV) ## time from a save to the answers of flashcore watch (needs a GPU for its targets)
-	$(PY) -m pip install --quiet --disable-pip-version-check watchfiles tomlkit
-	$(PY) -m benchmarks.watch $(ARGS)
-
-bench-counters: $(DEV) ## compare CUPTI's counters with ncu's on ten kernels (needs a GPU and ncu, one minute)
-	$(PY) -m benchmarks.counters $(ARGS)
-
-bench-report: $(DEV) ## check the report's sizes, loading time, labels and accessibility (needs Chromium)
-	$(PY) -m benchmarks.report $(ARGS)
-
-tune: $(READY) ## install the extension tune and search a space of examples/tune; without a GPU, candidates are only built and gated
-	$(PIP) ./extensions/tune
-	$(FLASHCORE) tune mma --suite examples/tune $(if $(wildcard /dev/nvidiactl),,--static) $(ARGS)
+bench-%: $(DEV) ## a benchmark of benchmarks/, such as bench-mutants; benchmarks/results/README.md lists them (ARGS=--help)
+	$(PY) -m benchmarks.$* $(ARGS)
 
 clean: ## remove builds and rendered reports; recorded runs stay
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache

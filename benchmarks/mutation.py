@@ -17,6 +17,7 @@ import argparse
 import ast
 import concurrent.futures
 import functools
+import importlib.util
 import json
 import queue
 import random
@@ -331,6 +332,8 @@ def copy_of(root: Path, folder: Path) -> Path:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs all of it; 1 if fewer than the goal are killed."""
+    if importlib.util.find_spec("cosmic_ray") is None:
+        raise SystemExit("bench-mutation needs cosmic-ray: pip install -e '.[mutation]'")
     return raw.main(
         __file__, __doc__, arguments, measure, table, argv, lambda results: 0 if share(results) >= GOAL else 1
     )
