@@ -22,7 +22,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +154,7 @@ class Pace:
 
 def _same(case: KernelCall, copies: Path) -> Contest:
     """A case against itself: its library, and two copies of it."""
-    after = replace(case, library=copied(case.library, copies / "after"))
+    after = copied(case, copies / "after")
     return Contest.of(case.name, case, after, copies)
 
 

@@ -167,6 +167,6 @@ def planted(lengths: Mapping[Grid, Length], scratch: Path, device: str, say: Say
         name = f"planted_{us:g}us_{100 * slower:g}pct_{grid[0]}x{grid[1]}"
         before, after = (cases[name_of(grid, lengths[grid].loops(us * factor))] for factor in (1.0, 1.0 + slower))
         # Each contest has a separate library: contests of one grid and duration share their short chain.
-        before = replace(before, library=copied(before.library, scratch / name))
+        before = copied(before, scratch / name)
         contests.append(Contest.of(name, before, after, scratch / name / "copies"))
     return contests

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from flashcore.model.suite import Argument
-from flashcore.runner.kernel_call import KernelCall
+from flashcore.runner.kernel_call import KernelCall, Operator, Reference
 
 ROOT = Path(__file__).parent / "children" / "softmax"
 ARGUMENTS = (
@@ -24,8 +24,7 @@ def case(variant: str, shape: str = "small", *, peer: bool = False, rows: int = 
         problem_file="problem.py",
         params={"R": rows, "C": columns},
         arguments=ARGUMENTS,
-        library=None,
-        callable=f"peers.py:{variant}" if peer else None,
+        target=Reference(f"peers.py:{variant}") if peer else Operator(),
         tolerance="fp16_out",
         seeds=(0, 1),
         flop=5.0 * rows * columns,

@@ -23,7 +23,7 @@ from flashcore.machine.gpu import Gpu
 from flashcore.model.case import Case
 from flashcore.model.record import CaseOutcome, CaseSubject, Facts, Record
 from flashcore.records import lookup, store
-from flashcore.runner.kernel_call import KernelCall
+from flashcore.runner.kernel_call import KernelCall, Operator
 from flashcore.suites import load
 from tests.conftest import FAULTS, ROOT, TOY, UPDATE, Built, build_once, flashcore
 
@@ -329,7 +329,7 @@ def child(toy: Built, code: str) -> str:
     library = next(a.library for a in toy.artifacts if a.variant == "two_steps" and a.library)
     case = KernelCall(
         variant="two_steps", shape="tail", suite="toy", root=str(TOY), problem_file=problem.file,
-        params={"N": 1001}, arguments=problem.arguments, library=library, callable=None,
+        params={"N": 1001}, arguments=problem.arguments, target=Operator(library),
         tolerance="rounded_once", seeds=(0,), flop=None,
     )  # fmt: skip
     done = subprocess.run(

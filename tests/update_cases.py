@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from flashcore.model.suite import Argument
-from flashcore.runner.kernel_call import KernelCall
+from flashcore.runner.kernel_call import KernelCall, Operator, Reference
 
 ROOT = Path(__file__).parent / "suites" / "update"
 ARGUMENTS = (
@@ -28,8 +28,7 @@ def case(variant: str, shape: str = "small", *, peer: bool = False, bias: bool =
         problem_file="problem.py",
         params={"M": 5, "N": 7, "K": 12, "bias": bias},
         arguments=ARGUMENTS,
-        library=None,
-        callable=f"peers.py:{variant}" if peer else None,
+        target=Reference(f"peers.py:{variant}") if peer else Operator(),
         tolerance="fp32",
         seeds=(0, 1),
         flop=None,

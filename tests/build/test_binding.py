@@ -11,7 +11,7 @@ import pytest
 from flashcore.build import binding
 from flashcore.machine import python_process
 from flashcore.model.suite import Argument, Problem
-from flashcore.runner.kernel_call import KernelCall
+from flashcore.runner.kernel_call import KernelCall, Operator
 from tests import forks
 from tests.conftest import ROOT, TOY, Built
 
@@ -53,7 +53,7 @@ def printed(toy: Built, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     assert library is not None
     case = KernelCall(
         variant="two_steps", shape="tail", suite="toy", root=str(TOY), problem_file=problem.file, params={"N": 8},
-        arguments=problem.arguments, library=library, callable=None, tolerance="rounded_once", seeds=(0,), flop=None,
+        arguments=problem.arguments, target=Operator(library), tolerance="rounded_once", seeds=(0,), flop=None,
     )  # fmt: skip
     copy = shutil.copy(library, tmp_path_factory.mktemp("copy") / "operator.so")
     done = with_torch(CHILD, json.dumps(case.to_json()), str(copy))

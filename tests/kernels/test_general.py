@@ -103,7 +103,7 @@ def test_points_are_judged_by_the_heads_that_are_computed() -> None:
     out = Argument("out", "tensor", True, ("B", "H", "S", "D"), "float16")
     case = KernelCall(
         variant="v", shape="s", suite="attention_general", root=str(ROOT / "kernels/attention_general"),
-        problem_file="general_points.py", params=given, arguments=(out,), library=None, callable=None,
+        problem_file="general_points.py", params=given, arguments=(out,),
         tolerance="fused_half_p", seeds=(0,), flop=1.0,
     )  # fmt: skip
     expected = References().get(case, points, "cpu", 0, "normal")

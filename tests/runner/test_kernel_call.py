@@ -18,7 +18,7 @@ import torch
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.machine import python_process
 from flashcore.runner import kernel_call
-from flashcore.runner.kernel_call import Caller, KernelCall
+from flashcore.runner.kernel_call import Caller, Compiled, KernelCall, Launched
 from tests import update_cases
 from tests.softmax_cases import case
 
@@ -34,16 +34,8 @@ LAUNCH = {"code": "c0de", "grid": [4, 1, 1], "arguments": ["x", "out"]}
 def traced(calls: Any, root: Path) -> KernelCall:
     """A callable that writes its argument times ``FACTOR``, compiled to make these launches."""
     (root / "twice.py").write_text("def twice(x, out, scale, FACTOR):\n    out.copy_(x * FACTOR)\n", encoding="utf-8")
-    config = {"FACTOR": 3}
-    made = dataclasses.replace(
-        case("right"),
-        callable="twice.py:twice",
-        library=None,
-        config=config,
-        calls=calls,
-        language=__name__,
-    )
-    return dataclasses.replace(made, root=str(root))
+    target = Compiled("twice.py:twice", __name__, calls, {"FACTOR": 3})
+    return dataclasses.replace(case("right"), root=str(root), target=target)
 
 
 #: What a call of the language :func:`run` finds: names of tensors, and how its launches differ.
@@ -79,12 +71,11 @@ def test_the_first_call_is_held_to_what_was_compiled(
 
 def target(case: KernelCall) -> Callable[..., None]:
     """As of a launcher's module."""
-    return lambda x, out, scale: out.copy_(x * case.launcher["factor"])
+    return lambda x, out, scale: out.copy_(x * case.target.plan["factor"])  # type: ignore[union-attr]
 
 
-def test_a_launcher_is_called_in_place_of_the_host_code(tmp_path: Path) -> None:
-    one = traced(([LAUNCH],), tmp_path)
-    one = dataclasses.replace(one, launcher={"target": f"{__name__}:target", "factor": 5})
+def test_a_launcher_is_called_in_place_of_the_host_code() -> None:
+    one = dataclasses.replace(case("right"), target=Launched(f"{__name__}:target", {}, {"factor": 5}, ([LAUNCH],)))
     CALLS.clear()
     caller = Caller(KernelCall.from_json(one.to_json()), ModuleType("problem"), "cpu")
     x, outputs = torch.ones(6, 37), caller.outputs()
@@ -134,7 +125,7 @@ def given() -> dict[str, Any]:
 )
 def test_inputs_that_are_not_what_the_schema_says(change: dict[str, Any], bias: bool, words: str) -> None:
     peer = dataclasses.replace(
-        update_cases.case("in_place", bias=bias), calls=([LAUNCH],), callable="peers.py:in_place"
+        update_cases.case("in_place", bias=bias), target=Compiled("peers.py:in_place", __name__, ([LAUNCH],))
     )
     caller = Caller(peer, ModuleType("problem"), "cpu")
     caller.target = lambda *_: None

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 OUT = Argument("out", "tensor", True, ("N",), "float16")
 CASE = KernelCall(
     variant="v", shape="s", suite="toy", root="root", problem_file="problem.py", params={"N": 2}, arguments=(OUT,),
-    library=None, callable=None, tolerance="exact", seeds=(0,), flop=1.0,
+    tolerance="exact", seeds=(0,), flop=1.0,
 )  # fmt: skip
 
 

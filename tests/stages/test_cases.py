@@ -12,6 +12,7 @@ from flashcore.model.cause import Cause
 from flashcore.model.causes import FAILED_BEFORE, MESSAGE, NOT_BUILT, WRONG_BEFORE, DidNotCompile, Hang, PlanRefused
 from flashcore.model.record import Artifact, Built, CaseOutcome, Plan
 from flashcore.model.suite import AheadOfTime, RecordedCubins, Stage
+from flashcore.runner.kernel_call import Compiled, Launched, Operator, Reference
 from flashcore.stages.cases import child_cases, sort_out
 from tests import factory
 from tests.support import staged
@@ -85,14 +86,10 @@ def test_a_case_says_what_its_child_calls(tmp_path: Path) -> None:
     built = Built("", (ARTIFACT, factory.artifact("fast", "sm_80")), (factory.plan("fast", "long"),))
     context = staged.context(tmp_path, gpu_arch="sm_90a", built=built, device="cuda")
     variant_case, other, peer = child_cases(context, [(FAST, shape), (SUITE.variants["slow"], shape), (PEER, shape)])
-    assert (variant_case.library, variant_case.callable, variant_case.operator) == (
-        str(Path("fast.so").resolve()),
-        None,
-        "op_fast",
-    )
+    assert variant_case.target == Operator(str(Path("fast.so").resolve()), "op_fast")
     assert (variant_case.launches, variant_case.repeats, variant_case.params) == (1, 3, factory.LONG)
-    assert (other.library, other.callable, other.launches) == (None, None, 0)
-    assert (peer.library, peer.callable, peer.repeats) == (None, "peers.py:cudnn", 0)
+    assert (other.target, other.launches) == (Operator(), 0)
+    assert (peer.target, peer.repeats) == (Reference("peers.py:cudnn"), 0)
 
 
 #: As of a language.
@@ -117,5 +114,7 @@ def test_a_launcher_calls_what_a_language_compiled_and_planned(
     context = staged.context(tmp_path, gpu_arch="sm_90a", built=built, launcher=launcher)
     one, other, cuda = child_cases(context, [(compiled, shape), (recorded, shape), (FAST, shape)])
     cubins = {"k": str(Path("0.cubin").resolve())}
-    assert one.launcher == ({"target": launcher, "cubins": cubins, "plan": asdict(plan)} if launcher else {})
-    assert one.calls and other.calls and not other.launcher and not cuda.launcher
+    calls = ([{"code": "fast long"}],)
+    compiled_call = Compiled("f.py:f", dict(plugin.entries("languages"))["triton"], calls, FAST.config)
+    assert one.target == (Launched(launcher, cubins, asdict(plan), calls) if launcher else compiled_call)
+    assert isinstance(other.target, Compiled) and isinstance(cuda.target, Operator)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.runner.kernel_call import KernelCall
+from flashcore.runner.kernel_call import KernelCall, Launched
 from flashcore_judge.launcher.planned import planned
 from tests import softmax_cases
 from tests.support import traced
@@ -107,10 +107,12 @@ def test_the_launcher_can_launch_its_plan(compiled: Compiled, tmp_path: Path) ->
         softmax_cases.case("right"),
         params={"R": 64, "C": 2048},
         arguments=suite.problems["rows"].arguments,
-        library=None,
-        callable="sound.py:rows",
-        calls=tuple(compiled.language.calls(artifact, "rows")),
-        launcher={"cubins": artifact.cubins, "plan": dataclasses.asdict(plan)},
+        target=Launched(
+            "a.launcher:target",
+            artifact.cubins,
+            dataclasses.asdict(plan),
+            tuple(compiled.language.calls(artifact, "rows")),
+        ),
     )
     (launch,) = planned(case, tmp_path).launches
     tensors = [value.tensor for argument in launch.arguments for value in argument if value.tensor]

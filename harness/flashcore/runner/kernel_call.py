@@ -39,23 +39,78 @@ SUFFIX = "FLASHCORE_OP_SUFFIX"
 
 
 @dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator of torch, which writes its outputs.
+
+    Args:
+        library: the absolute path of the ``.so`` that registers it; ``None``: the problem's file does.
+        host: the hash of the library's host code.
+    """
+
+    library: str | None = None
+    host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A Python function, ``references.py:cudnn``, which returns its outputs."""
+
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A Python function that launches what a language compiled, and writes its outputs.
+
+    Args:
+        function: ``rows.py:softmax``.
+        language: the plugin module that compiled it.
+        calls: the launches that it was compiled for.
+        config: its keyword arguments.
+    """
+
+    function: str
+    language: str
+    calls: tuple[Sequence[Mapping[str, Any]], ...]
+    config: Params = field(default_factory=dict)
+
+    @property
+    def was_recorded(self) -> bool:
+        """Whether the code of the kernels was recorded, without their launches."""
+        return "arguments" not in self.calls[0][0]
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """Kernels that a plugin launches from their cubins, by their plan instead of by host code.
+
+    Args:
+        launcher: the reference of a function that makes the call of a :class:`KernelCall`.
+        cubins: kernel → the absolute path of its cubin.
+        plan: the launch plan, as JSON.
+        calls: the launches that were compiled, with their arguments.
+    """
+
+    launcher: str
+    cubins: Mapping[str, str]
+    plan: Mapping[str, Any]
+    calls: tuple[Sequence[Mapping[str, Any]], ...]
+
+
+#: What is called.
+Target = Operator | Reference | Compiled | Launched
+_TARGETS: dict[str, Callable[..., Target]] = {kind.__name__: kind for kind in (Operator, Reference, Compiled, Launched)}
+
+
+@dataclass(frozen=True, slots=True)
 class KernelCall:
     """A call of a variant on a shape, with everything a child process needs for it.
 
     Args:
         variant: the name; ``name@build`` if one process runs several builds of a variant: ``wide@before``.
         root: the suite's folder, absolute.
-        library: the absolute path of the variant's ``.so``. Without library and callable, the problem's file registers
-            the operator.
-        callable: a Python function, ``peers.py:cudnn``: a reference, or, with ``calls``, a compiled variant.
         flop: FLOP of a call by the problem's formula, if it has one.
-        launcher: the reference of a function that launches the kernels from their cubins instead of the host code, and
-            what it needs.
         launches: kernels in the launch plan; 0 for a reference.
-        config: keyword arguments of a compiled callable.
-        calls: the launches that a callable was compiled for.
-        operator: the hash of the library's host code, which registers the operator.
-        language: the plugin module that compiled the callable.
     """
 
     variant: str
@@ -66,18 +121,12 @@ class KernelCall:
     params: Params
     arguments: tuple[Argument, ...]
     tolerance: str
-    library: str | None = None
-    callable: str | None = None
+    target: Target = Operator()
     seeds: tuple[int, ...] = ()
     flop: float | None = None
     rank_by: Regime = "isolated"
     launches: int = 0
     repeats: int = 0
-    config: Params = field(default_factory=dict)
-    calls: tuple[Sequence[Mapping[str, Any]], ...] = ()
-    operator: str = ""
-    language: str = ""
-    launcher: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def case(self) -> Case:
@@ -90,12 +139,12 @@ class KernelCall:
 
     @property
     def is_reference(self) -> bool:
-        return self.callable is not None and not self.calls
+        return isinstance(self.target, Reference)
 
     @property
-    def was_recorded(self) -> bool:
-        """Whether the code of the kernels was recorded, without their launches."""
-        return bool(self.calls) and "arguments" not in self.calls[0][0]
+    def library(self) -> str | None:
+        """The library that registers the operator, if there is one."""
+        return self.target.library if isinstance(self.target, Operator) else None
 
     @property
     def subject(self) -> Subject:
@@ -117,12 +166,14 @@ class KernelCall:
 
     def to_json(self) -> dict[str, Any]:
         """The case as plain JSON, for a task's payload."""
-        return asdict(self)
+        return {**asdict(self), "target": {"kind": type(self.target).__name__, **asdict(self.target)}}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> KernelCall:
         arguments = tuple(Argument(**{**a, "dims": tuple(a["dims"])}) for a in data["arguments"])
-        return cls(**{**data, "arguments": arguments, "seeds": tuple(data["seeds"]), "calls": tuple(data["calls"])})
+        fields = {key: tuple(value) if key == "calls" else value for key, value in data["target"].items()}
+        target = _TARGETS[str(fields.pop("kind"))](**fields)
+        return cls(**{**data, "arguments": arguments, "seeds": tuple(data["seeds"]), "target": target})
 
 
 # --- calls --------------------------------------------------------------------------------------
@@ -144,16 +195,7 @@ class Caller:
         self.case = case
         self.device = device
         self.problem = problem or load_problem(case.root, case.problem_file)
-        if case.launcher:
-            self.target = plugin.resolve(case.launcher["target"])(case)
-            return
-        if case.was_recorded:
-            _cubins_left()
-        elif case.calls:  # so that Triton's autotuning gives the same result in every stage
-            os.environ.setdefault("TRITON_CACHE_AUTOTUNING", "1")
-        self.target = _callable(case) if case.callable else operator(case.suite, case.variant, case.library)
-        if case.calls:
-            self.target = AsCompiled(case, functools.partial(self.target, **case.config))
+        self.target = _target(case)
 
     def outputs(self, fill: int = POISON_BYTE, *, inout: bool = True) -> Outputs:
         """Freshly poisoned output tensors. A reference allocates its outputs, except in-out tensors.
@@ -205,7 +247,7 @@ class Caller:
         values = answer if isinstance(answer, (tuple, list)) else (answer,)
         if len(values) < len(names):
             raise FlashcoreError(
-                f"{self.case.callable}: expected {len(names)} tensors ({', '.join(names)}), found {len(values)}"
+                f"{self.case.variant}: expected {len(names)} tensors ({', '.join(names)}), found {len(values)}"
             )
         return dict(zip(names, values, strict=False))
 
@@ -256,27 +298,25 @@ class AsCompiled:
     For recorded kernels only the code is compared: the compilers' caches must contain each kernel's cubin.
     """
 
-    def __init__(self, case: KernelCall, target: Callable[..., Any]) -> None:
-        self._case, self._target, self._compared = case, target, False
+    def __init__(self, case: KernelCall, compiled: Compiled, function: Callable[..., Any]) -> None:
+        self._arguments, self._compiled, self._compared = case.arguments, compiled, False
+        self._target = functools.partial(function, **compiled.config)
 
     def __call__(self, *arguments: Any) -> None:
         if self._compared:
             self._target(*arguments)
             return
-        named = zip(arguments, self._case.arguments, strict=True)
+        named = zip(arguments, self._arguments, strict=True)
         names = {value.data_ptr(): a.name for value, a in named if value is not None and a.kind == "tensor"}
-        if not self._case.was_recorded:
-            language = plugin.resolve(self._case.language)
-            wrong = language.run(lambda: self._target(*arguments), names, self._case.calls)
+        calls = self._compiled.calls
+        if not self._compiled.was_recorded:
+            language = plugin.resolve(self._compiled.language)
+            wrong = language.run(lambda: self._target(*arguments), names, calls)
         else:
             self._target(*arguments)
             left = {cubin.code_of(path.read_bytes()) for path in _cubins_left().rglob("*.cubin")}
-            lost = sum(call[0]["code"] not in left for call in self._case.calls)
-            wrong = (
-                f"{lost} of {len(self._case.calls)} recorded kernels are not among the {len(left)} compiled"
-                if lost
-                else ""
-            )
+            lost = sum(call[0]["code"] not in left for call in calls)
+            wrong = f"{lost} of {len(calls)} recorded kernels are not among the {len(left)} compiled" if lost else ""
         if wrong:
             raise FlashcoreError(f"differs from the compiled variant: {wrong}")
         self._compared = True
@@ -333,9 +373,28 @@ def operator(suite: str, variant: str, library: str | None) -> Callable[..., Non
     return packet.default  # type: ignore[no-any-return]
 
 
-def _callable(case: KernelCall) -> Callable[..., Any]:
-    file, _, name = (case.callable or "").partition(":")
-    module = load_file(str(Path(case.root).resolve() / file))
+def _target(case: KernelCall) -> Callable[..., Any]:
+    """What a case calls, loaded."""
+    match case.target:
+        case Operator(library):
+            return operator(case.suite, case.variant, library)
+        case Reference(function):
+            return _function(case.root, function)
+        case Launched(launcher):
+            made: Callable[..., Any] = plugin.resolve(launcher)(case)
+            return made
+        case Compiled() as compiled:
+            if compiled.was_recorded:
+                _cubins_left()
+            else:  # so that Triton's autotuning gives the same result in every stage
+                os.environ.setdefault("TRITON_CACHE_AUTOTUNING", "1")
+            return AsCompiled(case, compiled, _function(case.root, compiled.function))
+
+
+def _function(root: str, reference: str) -> Callable[..., Any]:
+    """The function ``file.py:name`` of a suite."""
+    file, _, name = reference.partition(":")
+    module = load_file(str(Path(root).resolve() / file))
     function = getattr(module, name, None)
     if not callable(function):
         raise UsageError(f"{module.__file__}: expected a function {name}, found {function!r}")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from flashcore.model import plugin
 from flashcore.model.case import Case
@@ -21,7 +20,7 @@ from flashcore.model.causes import (
 )
 from flashcore.model.record import Artifact, CaseOutcome, CaseStatus, Plan, plans_for
 from flashcore.model.suite import CompiledCallable, PythonCallable, Shape, Stage, Variant
-from flashcore.runner.kernel_call import KernelCall
+from flashcore.runner.kernel_call import Compiled, KernelCall, Launched, Operator, Reference, Target
 from flashcore.stages.context import Context
 from flashcore.stages.formulas import works
 
@@ -73,28 +72,23 @@ def _obstacle(context: Context, variant: Variant, plan: Plan | None) -> tuple[Ca
     return "failed" if plan.failed else "unsupported", plan.cause
 
 
-def _target(
-    variant: Variant, shape: Shape, artifact: Artifact | None, plan: Plan | None, launcher: str
-) -> dict[str, Any]:
-    """The fields of a case that depend on the variant's kind: what a child calls."""
+def _target(context: Context, variant: Variant, shape: Shape, artifact: Artifact | None, plan: Plan | None) -> Target:
+    """What a child calls, by the variant's kind."""
     kind = variant.kind
-    if isinstance(kind, PythonCallable) or artifact is None:
-        return {"library": None, "callable": kind.callable if isinstance(kind, PythonCallable) else None}
+    if isinstance(kind, PythonCallable):
+        return Reference(kind.callable)
+    if artifact is None:
+        return Operator()
     if not isinstance(kind, CompiledCallable):
-        return {"library": str(Path(artifact.library or "").resolve()), "callable": None, "operator": artifact.host}
+        library = None if context.device == "cpu" else str(Path(artifact.library or "").resolve())
+        return Operator(library, artifact.host)
     language = plugin.find("languages", kind.language)
-    launcher = launcher or language.launcher
-    files = {kernel: str(Path(file).resolve()) for kernel, file in artifact.cubins.items()}
-    return {
-        "library": None,
-        "callable": kind.callable,
-        "config": dict(variant.config),
-        "calls": tuple(language.calls(artifact, shape.name)),
-        "language": dict(plugin.entries("languages"))[kind.language],
-        "launcher": {"target": launcher, "cubins": files, "plan": asdict(plan)}
-        if launcher and plan and plan.launches
-        else {},
-    }
+    calls = tuple(language.calls(artifact, shape.name))
+    launcher = context.settings.launcher or language.launcher
+    if launcher and plan and plan.launches:
+        files = {kernel: str(Path(file).resolve()) for kernel, file in artifact.cubins.items()}
+        return Launched(launcher, files, asdict(plan), calls)
+    return Compiled(kind.callable, dict(plugin.entries("languages"))[kind.language], calls, dict(variant.config))
 
 
 def child_cases(context: Context, pairs: Sequence[Pair]) -> list[KernelCall]:
@@ -109,7 +103,7 @@ def child_cases(context: Context, pairs: Sequence[Pair]) -> list[KernelCall]:
             variant.problem,
             shape,
             variant=variant.name,
-            **_target(variant, shape, artifacts.get(variant.name), plan, context.settings.launcher),
+            target=_target(context, variant, shape, artifacts.get(variant.name), plan),
             tolerance=variant.tolerance,
             seeds=context.suite.problems[variant.problem].seeds,
             flop=work.get("flop"),
@@ -117,5 +111,5 @@ def child_cases(context: Context, pairs: Sequence[Pair]) -> list[KernelCall]:
             repeats=0 if variant.is_reference else shape.repeats,
             launches=len(plan.launches) if plan else 0,
         )
-        cases.append(replace(case, library=None) if context.device == "cpu" else case)
+        cases.append(case)
     return cases

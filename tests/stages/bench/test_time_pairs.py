@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from flashcore.runner.kernel_call import KernelCall
+from flashcore.runner.kernel_call import KernelCall, Operator
 from flashcore.runner.pool import Pool
 from flashcore.stages.bench import time_pairs
 from flashcore.stages.bench.time_pairs import Contest, Lost, order
@@ -140,16 +140,15 @@ def test_one_variant_is_loaded_as_several_builds(toy: Built, tmp_path: Path) -> 
 
     problem = toy.suite.problems["scale"]
     library = next(a.library for a in toy.artifacts if a.variant == "plain" and a.library)
-    other = copied(library, tmp_path)
-    assert copied(library, tmp_path) == other != library and copied(None, tmp_path) is None
-    cases = [
-        KernelCall(
-            variant=f"plain@{build}", shape="small", suite="toy", root=str(Path(toy.suite.root).resolve()),
-            problem_file=problem.file, params={"N": 4096}, arguments=problem.arguments, library=path, callable=None,
-            tolerance="rounded_once", seeds=(0,), flop=None,
-        )
-        for build, path in (("before", library), ("again", other))
-    ]  # fmt: skip
+    assert copied(case("right"), tmp_path) == case("right"), "the problem's file registers it"
+    before = KernelCall(
+        variant="plain@before", shape="small", suite="toy", root=str(Path(toy.suite.root).resolve()),
+        problem_file=problem.file, params={"N": 4096}, arguments=problem.arguments, target=Operator(library),
+        tolerance="rounded_once", seeds=(0,), flop=None,
+    )  # fmt: skip
+    again = copied(before, tmp_path)
+    assert copied(before, tmp_path) == again and again.library != library
+    cases = [before, replace(again, variant="plain@again")]
     assert cases[0].name == "plain@before/small"
     assert KernelCall.from_json(json.loads(json.dumps(cases[0].to_json()))) == cases[0]
     words = [json.dumps(c.to_json()) for c in cases]

@@ -15,7 +15,7 @@ from flashcore.model.cause import as_json, from_json
 from flashcore.model.causes import MESSAGE, NOT_FINITE, WrongAnswer, WrongElements
 from flashcore.model.record import CaseOutcome, CaseSubject, Facts, StageResult
 from flashcore.runner.journal import Journal, Result, Task
-from flashcore.runner.kernel_call import KernelCall
+from flashcore.runner.kernel_call import KernelCall, Operator
 from flashcore.runner.pool import Pool
 from flashcore.runner.program import Limits
 from flashcore.stages.check import check, child
@@ -173,7 +173,7 @@ def test_an_operator_that_was_found_right_is_not_asked_again(tmp_path: Path, mon
         return [Result(t.name, "ok", None, {"complaints": wrong, "out_of_bounds": False, "worst": {}}) for t in tasks]
 
     monkeypatch.setattr(Pool, "run", ran)
-    cases = [replace(case("right", s), operator="same code", library="r.so", callable=None) for s in ("small", "wide")]
+    cases = [replace(case("right", s), target=Operator("r.so", "same code")) for s in ("small", "wide")]
 
     def seen(cases: list[KernelCall], opcheck: bool = True, device: str = "cpu") -> list[str]:
         requested.clear()
@@ -186,16 +186,16 @@ def test_an_operator_that_was_found_right_is_not_asked_again(tmp_path: Path, mon
     wrong.clear()
     assert seen(cases) == ["right/small"]
     assert seen(cases) == []
-    assert seen([replace(c, operator="other code") for c in cases], opcheck=False) == []
-    assert seen([replace(c, operator="other code") for c in cases]) == ["right/small"]
-    assert seen([replace(c, operator="") for c in cases]) == ["right/small"], "an unknown operator is no other's"
-    assert seen([replace(c, operator="") for c in cases]) == ["right/small"]
+    assert seen([replace(c, target=Operator("r.so", "other code")) for c in cases], opcheck=False) == []
+    assert seen([replace(c, target=Operator("r.so", "other code")) for c in cases]) == ["right/small"]
+    assert seen([replace(c, target=Operator("r.so")) for c in cases]) == ["right/small"], "no other operator's"
+    assert seen([replace(c, target=Operator("r.so")) for c in cases]) == ["right/small"]
     assert seen(cases, device="cuda") == ["right/small"]
-    others = [replace(c, variant=v, operator=v) for v in ("one", "two") for c in cases]
+    others = [replace(c, variant=v, target=Operator(None, v)) for v in ("one", "two") for c in cases]
     assert seen(others) == ["one/small"], "both are generated from one schema"
     others[2:] = [replace(c, arguments=c.arguments[::-1]) for c in others[2:]]
     assert seen(others) == ["two/small"], "the first is remembered"
-    assert seen([replace(c, operator="") for c in others]) == ["one/small", "two/small"]
+    assert seen([replace(c, target=Operator("r.so")) for c in others]) == ["one/small", "two/small"]
     monkeypatch.setattr(check, "version_of", lambda _: "another")
     assert seen(cases) == ["right/small"]
 
@@ -221,7 +221,7 @@ def test_where_the_first_of_a_schema_is_wrong_the_right_ones_are_asked(
         ]
 
     monkeypatch.setattr(Pool, "run", ran)
-    made = [replace(case("right"), variant=v, operator=v, callable=None) for v in ("one", "two", "three", "four")]
+    made = [replace(case("right"), variant=v, target=Operator(None, v)) for v in ("one", "two", "three", "four")]
     context = staged.context(tmp_path)
     result = check.run(context, made)
     assert requested == ["one/small", "two/small~opcheck", "four/small~opcheck"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.runner.journal import Journal, Task
-from flashcore.runner.kernel_call import KernelCall
+from flashcore.runner.kernel_call import KernelCall, Reference
 from flashcore.stages.profile import child
 
 PROBLEM = """
@@ -49,12 +49,11 @@ def test_the_target_calls_once_to_warm_up_and_once_in_its_range(
     (tmp_path / "peers.py").write_text("def peer(n):\n    peer.log.append(n)\n    return (n,)\n")
     toy = KernelCall(
         variant="p", shape="s", suite="toy", root=str(tmp_path), problem_file="problem.py", params={"S": 8},
-        arguments=(), library=None, callable="peers.py:peer", tolerance="exact", seeds=(0,), flop=None,
+        arguments=(), target=Reference("peers.py:peer"), tolerance="exact", seeds=(0,), flop=None,
     )  # fmt: skip
-    from flashcore.runner.kernel_call import _callable
-    from flashcore.runner.problem_file import load_problem
+    from flashcore.runner.problem_file import load_file, load_problem
 
-    _callable(toy).log = log  # type: ignore[attr-defined]
+    load_file(str(tmp_path.resolve() / "peers.py")).peer.log = log
     child.prepare()
     child.perform(Task("p/s", {"case": toy.to_json(), "device": "cpu"}), Journal(tmp_path / "j.jsonl"))
     assert log == [8, ("open", "p/s", "flashcore"), 8, "close"]

@@ -9,7 +9,7 @@ import pytest
 from flashcore.model.suite import Argument
 from flashcore.runner import kernel_call
 from flashcore.runner.journal import Journal, Task
-from flashcore.runner.kernel_call import KernelCall
+from flashcore.runner.kernel_call import KernelCall, Operator
 from flashcore.stages.sanitize import child
 
 
@@ -28,7 +28,7 @@ def test_the_child_calls_a_case_with_outputs_of_just_their_size(
     arguments = (Argument("x", "tensor", False, ("N",), "float32"), Argument("out", "tensor", True, ("N",), "float16"))
     made = KernelCall(
         variant="v", shape="s", suite="toy", root=str(tmp_path), problem_file="problem.py", params={"N": 5},
-        arguments=arguments, library="none.so", callable=None, tolerance="exact", seeds=(0,), flop=None,
+        arguments=arguments, target=Operator("none.so"), tolerance="exact", seeds=(0,), flop=None,
     )  # fmt: skip
     child.perform(Task("v/s", {"case": made.to_json(), "device": "cpu"}), Journal(tmp_path / "journal.jsonl"))
     (out,) = seen

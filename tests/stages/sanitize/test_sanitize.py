@@ -37,7 +37,7 @@ def case(name: str) -> KernelCall:
     variant, _, shape = name.partition("/")
     return KernelCall(
         variant=variant, shape=shape, suite="toy", root="/nowhere", problem_file="problem.py", params={"S": 65},
-        arguments=(), library=None, callable=None, tolerance="exact", seeds=(0,), flop=None,
+        arguments=(), tolerance="exact", seeds=(0,), flop=None,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flashcore.errors import FlashcoreError
-from flashcore.runner.kernel_call import KernelCall
+from flashcore.runner.kernel_call import KernelCall, Operator
 from flashcore_judge.launcher import cuda_source, program
 from flashcore_judge.launcher.cuda_source import _argument
 from flashcore_judge.launcher.plan import Plan
@@ -28,8 +28,7 @@ def case(built: Built, variant: str, shape: str) -> KernelCall:
         problem_file=problem.file,
         params=dict(built.suite.shapes[shape].params),
         arguments=problem.arguments,
-        library=built.of(variant).library,
-        callable=None,
+        target=Operator(built.of(variant).library),
         tolerance="",
         seeds=(0,),
         flop=None,

@@ -15,7 +15,7 @@ from flashcore.machine.toolchain import Nvcc
 from flashcore.model.record import Launch, Plan
 from flashcore.model.suite import Argument
 from flashcore.records import lookup, store
-from flashcore.runner.kernel_call import KernelCall
+from flashcore.runner.kernel_call import KernelCall, Launched
 from flashcore_judge.launcher import planned
 from tests import softmax_cases
 from tests.conftest import ROOT, flashcore
@@ -40,9 +40,9 @@ def case(kernel: Path) -> Callable[..., KernelCall]:
     def case(arguments: list[str], workspace: int) -> KernelCall:
         tensors = tuple(Argument(name, "tensor", name == "out", ("N",), "float32") for name in ("x", "out"))
         launch = Launch("one<n=8>", (10, 2, 1), (64, 1, 1), (2, 1, 1), 99, True, False)
-        launcher = {"cubins": {"one<n=8>": str(kernel)}, "plan": asdict(Plan("v", "s", (launch,), workspace))}
-        one = replace(softmax_cases.case("right"), params={"N": 8}, arguments=tensors, library=None, callable="v.py:v")
-        return replace(one, calls=([{"arguments": arguments}],), launcher=launcher)
+        plan = asdict(Plan("v", "s", (launch,), workspace))
+        launched = Launched("a.launcher:target", {"one<n=8>": str(kernel)}, plan, ([{"arguments": arguments}],))
+        return replace(softmax_cases.case("right"), params={"N": 8}, arguments=tensors, target=launched)
 
     return case
 
@@ -55,7 +55,7 @@ def test_a_recorded_launch_is_a_plan(case: Callable[..., KernelCall], tmp_path: 
     assert launch.kernel == "one" and launch.programmatic and not launch.cooperative
     shown = [value.tensor or value.hex for (value,) in launch.arguments]
     assert shown == ["x", "out", "03000000", "0000003f", "ff" * 8, "workspace"]
-    through_json = replace(recorded, launcher=json.loads(json.dumps(recorded.launcher)))  # as a child gets it
+    through_json = KernelCall.from_json(json.loads(json.dumps(recorded.to_json())))  # as a child gets it
     assert planned.planned(through_json, tmp_path).words() == plan.words()
     assert plan.tensors["workspace"].role == "workspace" and plan.tensors["workspace"].sizes == [4096]
     assert plan.tensors["out"].role == "output" and plan.tensors["x"].sizes == (8,)

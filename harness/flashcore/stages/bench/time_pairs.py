@@ -23,7 +23,7 @@ from flashcore.model.decide import Process
 from flashcore.model.files import make_folder, write_atomically
 from flashcore.model.groups import grouped
 from flashcore.runner import journal
-from flashcore.runner.kernel_call import Caller, KernelCall, is_poisoned, serve
+from flashcore.runner.kernel_call import Caller, KernelCall, Operator, is_poisoned, serve
 from flashcore.runner.pool import Pool
 from flashcore.runner.problem_file import load_problem
 from flashcore.runner.program import Limits, Program
@@ -55,20 +55,21 @@ class Contest(NamedTuple):
     def of(cls, name: str, before: KernelCall, after: KernelCall, folder: Path) -> Contest:
         """The contest of two builds, with a copy of the first one's library in ``folder``: a library is loaded only
         once, under any name."""
-        again = replace(before, library=copied(before.library, folder / "again"))
+        again = copied(before, folder / "again")
         sides = zip(SIDES, (before, after, again), strict=True)
         return cls(name, *(replace(case, variant=f"{case.variant}@{side}") for side, case in sides))
 
 
-def copied(library: str | None, folder: Path) -> str | None:
-    """A copy of the library under another name, so that its code has another address when both are loaded."""
-    if library is None:
-        return None
-    target = folder / f"{hashlib.sha256(library.encode()).hexdigest()[:16]}.so"
-    if not target.is_file():
-        make_folder(target.parent)
-        write_atomically(target, Path(library).read_bytes())
-    return str(target.resolve())
+def copied(case: KernelCall, folder: Path) -> KernelCall:
+    """A case with a copy of its library under another name, so that its code has another address when both are
+    loaded."""
+    if not (isinstance(case.target, Operator) and case.library):
+        return case
+    copy = folder / f"{hashlib.sha256(case.library.encode()).hexdigest()[:16]}.so"
+    if not copy.is_file():
+        make_folder(copy.parent)
+        write_atomically(copy, Path(case.library).read_bytes())
+    return replace(case, target=replace(case.target, library=str(copy.resolve())))
 
 
 class Times(NamedTuple):

@@ -24,7 +24,7 @@ from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageR
 from flashcore.records.freshness import merged, module_hash
 from flashcore.runner.accuracy import FACT_NAMES, NORMAL, QUANTIZATION
 from flashcore.runner.journal import Result, Task
-from flashcore.runner.kernel_call import KernelCall
+from flashcore.runner.kernel_call import KernelCall, Operator
 from flashcore.runner.program import Program
 from flashcore.stages import settings
 from flashcore.stages.context import Context
@@ -111,8 +111,8 @@ def _by_schema(cases: Sequence[KernelCall]) -> list[list[KernelCall]]:
     result for operators generated from one schema. An operator that a problem file registers is a group by itself."""
     groups: dict[object, dict[str, KernelCall]] = {}
     for case in cases:
-        if not case.callable:
-            schema = (case.problem_file, case.arguments) if case.operator else case.variant
+        if isinstance(case.target, Operator):
+            schema = (case.problem_file, case.arguments) if case.target.host else case.variant
             groups.setdefault(schema, {}).setdefault(case.variant, case)
     return [list(group.values()) for group in groups.values()]
 
@@ -124,9 +124,9 @@ def _opcheck_files(context: Context, cases: Sequence[KernelCall]) -> list[Path]:
     child = module_hash(Path(__file__).with_name("child.py"))
     checker = (version_of("torch"), version_of("flashcore"), context.device, child)
     keys = [
-        (c.operator, module_hash(Path(c.root) / c.problem_file), sorted(c.params.items()), checker)
+        (c.target.host, module_hash(Path(c.root) / c.problem_file), sorted(c.params.items()), checker)
         for c in cases
-        if c.operator
+        if isinstance(c.target, Operator) and c.target.host
     ]
     return [folder / digest(key)[:32] for key in keys]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from flashcore.errors import FlashcoreError
 from flashcore.readers import cubin
-from flashcore.runner.kernel_call import KernelCall
+from flashcore.runner.kernel_call import KernelCall, Launched
 from flashcore_judge.launcher.plan import Launch, Plan, Tensor, Value, tensors_of
 
 
@@ -19,11 +19,13 @@ def planned(case: KernelCall, folder: Path) -> Plan:
     Raises:
         FlashcoreError: a plan cannot hold one of the arguments.
     """
-    tensors, recorded = tensors_of(case), case.launcher["plan"]
+    launched = case.target
+    assert isinstance(launched, Launched)
+    tensors, recorded = tensors_of(case), launched.plan
     workspace = recorded["workspace_bytes"]  # of all workspaces: each gets as many, since only their sum is recorded
     launches = []
-    for (call,), launch in zip(case.calls, recorded["launches"], strict=True):
-        file = Path(shutil.copy(case.launcher["cubins"][launch["kernel"]], folder))
+    for (call,), launch in zip(launched.calls, recorded["launches"], strict=True):
+        file = Path(shutil.copy(launched.cubins[launch["kernel"]], folder))
         (kernel,) = cubin.read(file, "sm_90").kernels
         # Triton adds parameters for its scratch memory.
         scratch = ["workspace" if workspace else "0"] * (len(kernel.parameters) - len(call["arguments"]))
