@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from benchmarks import raw
 from flashcore.build import build, static_facts
 from flashcore.errors import UsageError
+from flashcore.explain.verdict import Verdict
 from flashcore.gate import judge
 from flashcore.gate.judge import Judgement
 from flashcore.gate.locate import Places
@@ -323,7 +324,7 @@ class Outcome(NamedTuple):
     """The gate's result for an edit: the verdicts that did not pass, each with file and line, and the sources."""
 
     judgement: Judgement
-    complaints: list[tuple[judge.Verdict, str, int]]
+    complaints: list[tuple[Verdict, str, int]]
     text: list[str]
 
     def names(self, edit: Edit) -> bool:

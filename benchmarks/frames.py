@@ -20,6 +20,7 @@ import flashcore as fc
 from benchmarks import raw
 from flashcore import frames
 from flashcore.cli import facts as export
+from flashcore.explain.verdict import Verdict
 from flashcore.gate import judge
 from flashcore.records import lookup
 from tests import factory
@@ -49,7 +50,7 @@ def made_of(run: fc.Run) -> dict[str, Any]:
         ("facts_frame", run.facts_frame),
         ("samples_frame", run.samples_frame),
         (f"table({shape!r})", lambda: run.table(shape)),
-        ("verdicts alone, as a frame", lambda: frames.frame(judge.Verdict, verdicts)),
+        ("verdicts alone, as a frame", lambda: frames.frame(Verdict, verdicts)),
         ("export as CSV", lambda: export.as_csv(record)),
         ("export as JSON", lambda: export.as_json(record)),
     )

@@ -22,7 +22,7 @@ from flashcore import figures, frames
 from flashcore.errors import CapabilityError, Exit, UsageError
 from flashcore.explain import compare_records
 from flashcore.explain import roofline as rooflines
-from flashcore.gate import judge as gate
+from flashcore.explain.verdict import Verdict
 from flashcore.model.record import Fact, Record
 from flashcore.model.suite import TIERS, Tier
 from flashcore.model.text import did_you_mean, shortened
@@ -142,7 +142,7 @@ def recorded(run: Run) -> Record:
 
 
 class JudgedRun(NamedTuple):
-    """A row per :class:`~flashcore.gate.judge.Verdict`, and the exit code of ``flashcore gate RUN``."""
+    """A row per :class:`~flashcore.explain.verdict.Verdict`, and the exit code of ``flashcore gate RUN``."""
 
     verdicts: DataFrame
     exit_code: Exit
@@ -162,7 +162,7 @@ def judge(run: Run, *, require: Tier = "static", today: datetime.date | None = N
         raise UsageError(f"require={require!r}: expected one of {', '.join(TIERS)}{did_you_mean(str(require), TIERS)}")
     record = recorded(run)
     judgement = judging.judge_record(judging.Rules(require=require, compare=False, day=today), record).judgement
-    return JudgedRun(frames.frame(gate.Verdict, judgement.verdicts), judgement.exit_code)
+    return JudgedRun(frames.frame(Verdict, judgement.verdicts), judgement.exit_code)
 
 
 def roofline(run: Run) -> DataFrame:

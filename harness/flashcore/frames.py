@@ -18,7 +18,7 @@ from flashcore.explain.limiter import Part, time_parts
 from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import Bound, Point
 from flashcore.explain.rows import Row as CaseRow
-from flashcore.gate.judge import Verdict
+from flashcore.explain.verdict import Verdict
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import cause_text

@@ -53,7 +53,7 @@ def test_a_broken_promise_and_what_moved() -> None:
     old = factory.fact("registers", 88, "fast", arch="sm_89", kernel="fast_kernel")
     text = answers(factory.record(suite), factory.record(suite, [old], id=OLD))
     assert "3 FAILED" in text
-    assert "failed: registers_limit on fast/fast_kernel (sm_89): 96, expected: ≤ 90" in text
+    assert "failed: registers_limit on fast/fast_kernel (sm_89): registers 96, expected: ≤ 90" in text
     assert "changed: worse     registers 88 → 96  fast/fast_kernel (sm_89)" in text
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from flashcore.cli import verdict_table
 from flashcore.errors import Exit
-from flashcore.gate.judge import Judgement, Verdict, judge
+from flashcore.explain.verdict import Verdict
+from flashcore.gate.judge import Judgement, judge
 from flashcore.model.record import Facts, Record, Value
 from flashcore.model.suite import Budget, ImportedKernel, Waiver
 from tests import factory

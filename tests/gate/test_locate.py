@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from flashcore.gate import judge, locate
+from flashcore.explain.verdict import Verdict
+from flashcore.gate import locate
 from flashcore.gate.locate import Place, Places
 from flashcore.model.causes import Decided, SourceLine
 from flashcore.model.record import Record, subject_of
@@ -58,7 +59,7 @@ def test_sources_that_are_not_here_give_no_place() -> None:
     assert places(record).of(verdict_on(record, "registers_limit", kernel="fast_kernel")) is None
 
 
-def verdict_on(record: Record, budget: str, **subject: Any) -> judge.Verdict:
+def verdict_on(record: Record, budget: str, **subject: Any) -> Verdict:
     return next(
         v
         for v in judged(record).verdicts

@@ -12,6 +12,7 @@ from flashcore.cli.brief import brief
 from flashcore.explain.answer import Answer
 from flashcore.features.watch import answers as watch
 from flashcore.model.case import Case
+from flashcore.pipeline.judging import Judged
 from flashcore.records import store
 from flashcore.report import overview_page
 from flashcore.report.case_view import CaseView
@@ -49,16 +50,30 @@ def test_every_surface_shows_the_figures_of_one_answer(run: str) -> None:
         here = [book.answers.of(Case(variant.name, s.name)) for s in record.suite.shapes.values() if variant.runs_on(s)]
         for answer in here:
             view = CaseView(book, variant, record.suite.shapes[answer.case.shape])
-            texts = [*view.sentence, *watch.of_limits(answer).lines]
+            texts = [*view.sentence, *watch.of_limits(answer).lines, *watch.of_times(answer.time).lines]
+            texts += watch.of_check(answer.correct).lines
             texts += [f"{part.brief} {part.evidence}" for part, _ in view.ranked]
             more = set() if any(answer.time.over) or answer.time.us else figures(" ".join(view.sentence))  # causes
             assert figures("\n".join(texts)) <= shown(answer) | more, answer.case
+            _budgets(book, judgement, answer)
             compared += len(figures("\n".join(texts))) + _brief(brief(judgement, str(answer.case)), answer)
         lines = "\n".join(inner_loop.answers(judgement, None, variant.name)).partition("4 budgets?")[0]
         assert figures(lines.partition("1 correct?")[2]) <= set().union(*map(shown, here)) | {"1", "2", "3"}
         compared += len(figures(lines))
     compared += _overview(book)
     assert compared > 500
+
+
+def _budgets(book: Book, judgement: Judged, answer: Answer) -> None:
+    """Compares what terminal, watch and pages show of a variant's budgets with the answer."""
+    variant, counts = book.record.suite.variants[answer.case.variant], answer.budgets.counts()
+    content = watch.of_budgets(answer.budgets)
+    assert content.data["counts"] == counts and len(content.data["failed"]) == len(answer.budgets.failed)
+    terminal = "\n".join(inner_loop.answers(judgement, None, variant.name)).partition("4 budgets?")[2]
+    assert [line.strip() for line in terminal.splitlines()] == [*content.lines]
+    badge = book.limits_badge(variant)
+    assert variant.is_reference or all(f"{n} {status}" in badge.title for status, n in counts.items())
+    assert all(v in book.judgement.verdicts for v in (*answer.budgets.verdicts, *answer.nearest))
 
 
 def _brief(data: dict[str, Any], answer: Answer) -> int:
@@ -70,7 +85,7 @@ def _brief(data: dict[str, Any], answer: Answer) -> int:
         "unmeasured" if time.us else {}
     )  # fmt: skip
     assert [x["saves_at_most"] for x in data["advice"]] == [x.gain for x in answer.steps]
-    assert [x["budget"] for x in data["budgets"]] == [x.budget for x in answer.budgets]
+    assert [x["budget"] for x in data["budgets"]] == [x.budget for x in answer.nearest]
     assert (data["no_advice_for"] or {}).get("percent") == (answer.unadvised.share if answer.unadvised else None)
     return 4 + len(answer.steps)
 
@@ -79,6 +94,9 @@ def _overview(book: Book) -> int:
     """Compares the overview and the Markdown with the answers; the number of figures."""
     compared = 0
     overview, winners = Overview(book), dict[str, Answer]()
+    everywhere = [book.answers.budgets(name) for name in book.record.suite.variants]
+    assert sorted(map(id, overview.failed)) == sorted(id(v) for of in everywhere for v in of.failed)
+    assert len(book.judgement.at_risk) == sum(len(of.at_risk) for of in everywhere)
     for section in overview.sections:
         if (winner := section.answer) is None:
             continue

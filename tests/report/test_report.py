@@ -39,7 +39,6 @@ from flashcore.model.suite import CudaSource
 from flashcore.model.text import quantity
 from flashcore.report import budget_page
 from flashcore.report.overview_page import COLUMNS, Overview
-from flashcore.report.view import Book
 from tests import factory
 from tests.marks import embedded, labels, marks
 from tests.support.judged import book_of, rendered
@@ -322,9 +321,9 @@ def test_an_exact_limit_is_at_risk_if_its_little_headroom_shrank(
 ) -> None:
     record = limited(value, 128.0)
     baseline = save(limited(before, 128.0), None).baseline if before else None
-    book = Book(record, judge(record, baseline=baseline))
-    (verdict,) = (v for v in book.judgement.limits if v.budget == "few_registers" and v.value == value)
-    assert verdict.status == "pass" and budget_page.at_risk(book, verdict) is risk
+    judgement = judge(record, baseline=baseline)
+    (verdict,) = (v for v in judgement.limits if v.budget == "few_registers" and v.value == value)
+    assert verdict.status == "pass" and verdict.at_risk is risk and (verdict in judgement.at_risk) is risk
 
 
 @pytest.mark.parametrize(("value", "risk"), [(124.0, "1 at risk"), (120.0, "0 at risk"), (128.0, "1 at risk")])
@@ -358,7 +357,7 @@ def test_the_winners_limits_at_risk_stand_first(tmp_path: Path) -> None:
     ]
     suite = factory.suite(variants=[factory.variant(v) for v in ("fast", "warp", "best")], budgets=budgets)
     overview = Overview(book_of(factory.bare_record(suite, facts)))
-    assert [overview.worst(winner)[0][1].subject.variant for winner in ("fast", "warp", "best")] == [
+    assert [overview.worst(winner)[0][0].subject.variant for winner in ("fast", "warp", "best")] == [
         "fast",
         "warp",
         "warp",

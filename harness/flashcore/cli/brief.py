@@ -10,10 +10,10 @@ from typing import Any
 
 from flashcore.errors import UsageError
 from flashcore.explain import heat, roofline
-from flashcore.explain.answer import Answer, BudgetResult, Correctness, Duration, Missing
+from flashcore.explain.answer import Answer, Answers, Correctness, Duration, Missing
 from flashcore.explain.limiter import WORTH
 from flashcore.explain.readings import Readings
-from flashcore.gate.answers import Answers
+from flashcore.explain.verdict import Verdict
 from flashcore.gate.formats import escaped
 from flashcore.model.case import Case
 from flashcore.model.cause import as_json
@@ -57,7 +57,7 @@ def brief(judged: Judged, case: str) -> _Data:
         "time": _time(answer.time) | ({"by": by(shape.time)} if answer.time.us else {}),
         "parts": shares if parts.timed else _unmeasured(answer.time.missing),
         "limiter": _limiter(record, answer) | ({"by": by(*parts.limiter.facts)} if parts.limiter else {}),
-        "budgets": [_budget(result) for result in answer.budgets],
+        "budgets": [_budget(result) for result in answer.nearest],
         "advice": [
             {"change": x.action, "saves_at_most": x.gain, "bound": x.bound, "evidence": x.values}
             | {"by": by(*(fact for fact, *_ in x.evidence))}
@@ -108,9 +108,9 @@ def _limiter(record: Record, answer: Answer) -> _Data:
     return {"is": first.text, "share": first.share, "evidence": first.evidence} | about
 
 
-def _budget(result: BudgetResult) -> _Data:
+def _budget(result: Verdict) -> _Data:
     row: _Data = {"budget": result.budget, "of": str(result.subject), "is": result.status, "limit": result.limit}
-    row |= {"unmeasured": result.reason} if result.value is None else {"value": result.value, "by": result.source}
+    row |= {"unmeasured": result.reason} if result.value is None else {"value": result.value, "by": result.fact_source}
     return row | {"headroom_percent": None if result.headroom is None else 100 * result.headroom}
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from flashcore.explain.advice import sentence
-from flashcore.explain.answer import Answer, Correctness
+from flashcore.explain.answer import Answer, Answers, Correctness, Duration
 from flashcore.explain.compare_records import compare
 from flashcore.explain.comparison import Comparison
 from flashcore.explain.readings import Readings
-from flashcore.gate.answers import Answers
-from flashcore.gate.wording import value_of
+from flashcore.explain.verdict import Verdicts
+from flashcore.gate.wording import sentence as verdict_sentence
 from flashcore.model.case import Case
 from flashcore.model.record import Record
 from flashcore.model.text import count, number
@@ -34,10 +34,13 @@ def answers(judged: Judged, previous: Record | None, variant: str) -> list[str]:
     all_answers = [answers.of(Case(variant, shape)) for shape in shapes]
     lines = [f"{variant} on {record.gpu or 'no GPU'} ({against})"]
     anywhere = Case(variant, next(iter(record.suite.shapes)))
-    lines += _labelled("1 correct?  ", [_correct(answers.of(anywhere).correct)])
-    lines += _labelled("2 faster?   ", [x for a in all_answers for x in _faster(before, a)])
-    lines += _labelled("3 limited by?", [x for a in all_answers for x in _limits(a)])
-    lines += _labelled("4 budgets?  ", list(_budgets(judged, before, variant)))
+    lines += _labelled("1 correct?  ", [correct(answers.of(anywhere).correct)])
+    timed = [a for a in all_answers if a.time.us is not None]
+    lines += _labelled("2 faster?   ", [x for a in timed for x in _at(a, faster(a.time, _than_before(before, a)))])
+    lines += _labelled("3 limited by?", [x for a in all_answers for x in _at(a, limits(a))])
+    code = [row for row in before.code if row.subject.variant == variant] if before else []
+    changed = [f"changed: {row.line}" for row in code]
+    lines += _labelled("4 budgets?  ", [*budgets(answers.budgets(variant)), *changed])
     return lines
 
 
@@ -46,7 +49,28 @@ def _labelled(label: str, answers: Sequence[str]) -> list[str]:
     return [f"{label} {rows[0]}", *(f"{'':{len(label)}} {r}" for r in rows[1:])]
 
 
-def _correct(correct: Correctness) -> str:
+def _at(answer: Answer, lines: Sequence[str]) -> list[str]:
+    """Lines about a case, the first with its shape."""
+    shape = answer.case.shape
+    return [f"{shape}: {lines[0]}", *(f"{'':{len(shape)}}  {line}" for line in lines[1:])]
+
+
+def _than_before(before: Comparison | None, answer: Answer) -> str:
+    """How much faster a case is than in an earlier run."""
+    text = ""
+    for row in before.cases if before else ():
+        if row.subject.variant == answer.case.variant and answer.case.shape in row.shapes:
+            same = ", but it is the same code" if row.same_code else ""
+            ratios = [c.speedup for c in row.changes if c.speedup and c.mode == answer.time.mode]
+            text += "".join(f"; {ratio.text} than before{same}" for ratio in ratios)
+    return text
+
+
+# --- the lines of one answer, for the terminal and for watch ------------------------------------------
+
+
+def correct(correct: Correctness) -> str:
+    """Whether a variant's answers are correct."""
     judged = len(correct.wrong) + correct.correct
     if correct.wrong:
         named = "; ".join(f"{o.shape}: {o.reason}" for o in correct.wrong)
@@ -59,48 +83,34 @@ def _correct(correct: Correctness) -> str:
     return f"yes, on {count(judged, 'shape')}{worst}{gaps}"
 
 
-def _faster(before: Comparison | None, answer: Answer) -> Iterator[str]:
-    time, shape = answer.time, answer.case.shape
+def faster(time: Duration, than_before: str = "") -> list[str]:
+    """A case's times, and how much faster it is than what it is compared with."""
     if time.us is None:
-        return
-    text = f"{shape}: {number(round(time.us, 3), 'us')} {_words(time.mode)}" + f" ({time.note})" * bool(time.note)
+        return [f"unmeasured: {time.missing.text if time.missing else ''}"]
+    text = f"{number(round(time.us, 3), 'us')} {_words(time.mode)}" + f" ({time.note})" * bool(time.note)
     text += "".join(f", {number(round(us, 3), 'us')} {_words(mode)}" for mode, us in time.others.items())
-    for row in before.cases if before else ():
-        if row.subject.variant == answer.case.variant and shape in row.shapes:
-            same = ", but it is the same code" if row.same_code else ""
-            ratios = [c.speedup for c in row.changes if c.speedup and c.mode == time.mode]
-            text += "".join(f"; {ratio.text} than before{same}" for ratio in ratios)
-    yield text
-    for role, speedup in time.over.items():
-        pair = f" ({time.pair(role)})" if time.pair(role) else ""
-        yield f"{'':{len(shape)}}  {speedup.than(f'the {role} {time.names[role]}')}{pair}"
+    pairs = {role: f" ({time.pair(role)})" if time.pair(role) else "" for role in time.over}
+    return [text + than_before, *(ratio.than(time.other(role)) + pairs[role] for role, ratio in time.over.items())]
 
 
 def _words(regime: str) -> str:
     return regime.replace("_", " ")
 
 
-def _limits(answer: Answer) -> Iterator[str]:
+def limits(answer: Answer) -> list[str]:
+    """A case's time over its floor, what takes the time, and the next step."""
     parts, gap, missing = answer.parts, answer.time.gap, answer.uncounted
     limiter = parts.text + f" ({parts.note})" * bool(parts.note) if parts.limiter else ""
     limiter = limiter or (f"unmeasured: {missing.text}" if missing else "")
-    yield f"{answer.case.shape}: " + "; ".join(filter(None, (gap.text if gap else "", limiter)))
-    if part := answer.unadvised:
-        yield f"{'':{len(answer.case.shape)}}  no advice for {part.brief}"
-    for step in answer.steps[:1]:
-        label = "other advice" if answer.unadvised else "next step"
-        yield f"{'':{len(answer.case.shape)}}  {label}: {sentence(step)}"
+    lines = ["; ".join(filter(None, (gap.text if gap else "", limiter)))]
+    lines += [f"no advice for {answer.unadvised.brief}"] if answer.unadvised else []
+    label = "other advice" if answer.unadvised else "next step"
+    return lines + [f"{label}: {sentence(step)}" for step in answer.steps[:1]]
 
 
-def _budgets(judged: Judged, before: Comparison | None, variant: str) -> Iterator[str]:
-    judgement = judged.judgement.of(variant)
-    counts = judgement.counts()
-    failed = judgement.failed
+def budgets(budgets: Verdicts) -> list[str]:
+    """How many of a variant's limits failed, and each of them."""
+    counts, failed = budgets.counts(), budgets.failed
     others = f"{counts['pass']} passed, {counts['waived']} waived, {counts['unmeasured']} unmeasured"
-    yield f"{len(failed)} FAILED; {others}" if failed else f"none failed; {others}"
-    for v in failed:
-        value, reason = value_of(v) and f"{value_of(v)}, ", f" ({v.reason.splitlines()[0]})" if v.reason else ""
-        yield f"failed: {v.budget} on {v.subject}: {value}expected: {v.limit}{reason}"
-    for row in before.code if before else ():
-        if row.subject.variant == variant:
-            yield f"changed: {row.line}"
+    first = f"{len(failed)} FAILED; {others}" if failed else f"none failed; {others}"
+    return [first, *(f"failed: {v.budget} on {verdict_sentence(v).splitlines()[0]}" for v in failed)]

@@ -8,7 +8,8 @@ from operator import itemgetter
 
 from flashcore.cli.comparison import as_text
 from flashcore.cli.grid import aligned
-from flashcore.gate.judge import Judgement, Verdict, WaiverUse
+from flashcore.explain.verdict import Verdict
+from flashcore.gate.judge import Judgement, WaiverUse
 from flashcore.gate.wording import budgets, causes, subjects, summary, value_of
 from flashcore.model.gate_policy import PREFIX
 from flashcore.model.groups import grouped

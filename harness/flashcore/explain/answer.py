@@ -6,25 +6,29 @@ Terminal, brief, ``watch``, Markdown and pages show this object. A figure that t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from math import inf
 from typing import Literal
 
+from flashcore.explain import times
 from flashcore.explain.advice import Advice, advice, unadvised
 from flashcore.explain.limiter import Part, TimeParts, time_parts
 from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import Gap
 from flashcore.explain.rows import Row
 from flashcore.explain.times import Speedup
+from flashcore.explain.verdict import Verdict, Verdicts
 from flashcore.model import intervals
 from flashcore.model.case import Case
 from flashcore.model.cause import Cause, Detail, cause_text
 from flashcore.model.causes import NO_STAGE, WrongAnswer
-from flashcore.model.record import CaseOutcome, Subject, Value
+from flashcore.model.groups import grouped
+from flashcore.model.record import CaseOutcome, Time
 from flashcore.model.suite import REGIMES, Regime, Stage
 
 #: What a variant's time is compared with.
-Role = Literal["parent", "baseline", "reference"]
+Role = Literal["parent", "baseline", "reference", "last save", "best save", "commit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,14 @@ class Correctness:
     missing: Missing | None
 
     @property
+    def everywhere(self) -> Literal["correct", "wrong", "unmeasured"]:
+        """Whether they are on all shapes that the variant supports."""
+        if self.wrong:
+            return "wrong"
+        complete = self.correct and all(o.status == "unsupported" for o in self.unchecked)
+        return "correct" if complete else "unmeasured"
+
+    @property
     def smallest(self) -> str:
         """The smallest shape with wrong answers; empty if there is none."""
         return self.wrong[0].shape if self.wrong else ""
@@ -79,7 +91,7 @@ class Duration:
         gap: the time over the floor of its problem.
         others: the medians in the other modes, µs.
         over: the speedup over the other of each role, which is that of its row of identical shapes.
-        names: the variant of each role; a role without one is left out.
+        names: the variant of each role, empty for another build of the same one; a role without one is left out.
         pairs: the two cases that are compared.
         missing: why it is unmeasured.
     """
@@ -96,6 +108,10 @@ class Duration:
     names: Mapping[Role, str]
     pairs: Mapping[Role, tuple[Case, Case]]
     missing: Missing | None
+
+    def other(self, role: Role) -> str:
+        """What the time is compared with: ``the parent fast``, ``the last save``."""
+        return f"the {role} {self.names[role]}".rstrip()
 
     def pair(self, role: Role) -> str:
         """The two cases that are compared, if one is on a shape of another name than the case's; else empty."""
@@ -115,26 +131,6 @@ class Duration:
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetResult:
-    """A verdict on a budget, where the case is nearest to the limit.
-
-    Args:
-        headroom: the distance from the limit, relative to it; negative if exceeded; ``None`` if undefined.
-    """
-
-    budget: str
-    subject: Subject
-    status: str
-    severity: str
-    value: Value | None
-    unit: str
-    limit: str
-    source: str | None
-    reason: str
-    headroom: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class Answer:
     """The answers for one case.
 
@@ -143,7 +139,9 @@ class Answer:
         uncounted: why no limiter is known.
         steps: all advice, the next step first.
         unadvised: the part of which the most lies above the floor, if no advice can remove some of it.
-        budgets: each budget once, failed ones first, then by rising headroom.
+        budgets: the verdicts on its variant.
+        nearest: each budget where the case is nearest to its limit, failed ones first, then by rising headroom. Limits
+            that need no budget are there only if they failed.
     """
 
     case: Case
@@ -153,31 +151,64 @@ class Answer:
     uncounted: Missing | None
     steps: tuple[Advice, ...]
     unadvised: Part | None
-    budgets: tuple[BudgetResult, ...]
+    budgets: Verdicts
+    nearest: tuple[Verdict, ...]
 
 
-def answer(readings: Readings, case: Case, time: Duration, budgets: Sequence[BudgetResult]) -> Answer:
-    """The answers for a case of the record.
+class Answers:
+    """The answers for each case, made once.
 
     Args:
-        time: by :func:`duration`.
-        budgets: from the command's judgement (:mod:`flashcore.gate.answers`, which makes answers).
+        verdicts: those of the command's judgement.
     """
-    at = case.variant, case.shape
-    parts = time_parts(readings, *at)
-    return Answer(
-        case,
-        correctness(readings, case),
-        time,
-        parts,
-        None if parts.limiter else _missing(readings, case, "profile", "ncu_duration"),
-        advice(readings, *at),
-        unadvised(readings, *at),
-        tuple(budgets),
-    )
+
+    def __init__(self, readings: Readings, verdicts: Verdicts) -> None:
+        self.readings = readings
+        self._limits = {budget.name for budget in readings.record.suite.budgets}
+        self._verdicts = grouped((v.subject.variant, v) for v in verdicts.verdicts)
+        self._row = cache(self._make_row)
+        self.budgets = cache(self._budgets)
+        self.correct = cache(self._correct)
+        self.time = cache(self._time)
+        self.of = cache(self._answer)
+
+    def _make_row(self, shape: str) -> Row:
+        return Row(self.readings, self.readings.alike[shape])
+
+    def _budgets(self, variant: str) -> Verdicts:
+        return Verdicts(tuple(self._verdicts.get(variant, ())))
+
+    def _correct(self, case: Case) -> Correctness:
+        return _correctness(self.readings, case)
+
+    def _time(self, case: Case) -> Duration:
+        return duration(self._row(case.shape), case)
+
+    def _answer(self, case: Case) -> Answer:
+        at, readings = (case.variant, case.shape), self.readings
+        parts, budgets = time_parts(readings, *at), self.budgets(case.variant)
+        return Answer(
+            case,
+            self.correct(case),
+            self.time(case),
+            parts,
+            None if parts.limiter else _missing(readings, case, "profile", "ncu_duration"),
+            advice(readings, *at),
+            unadvised(readings, *at),
+            budgets,
+            self._nearest(budgets, case.shape),
+        )
+
+    def _nearest(self, budgets: Verdicts, shape: str) -> tuple[Verdict, ...]:
+        here = (v for v in budgets.verdicts if v.subject.shape in (None, shape))
+        shown = [v for v in here if v.budget in self._limits or v.status == "fail"]
+        nearest: dict[str, Verdict] = {}
+        for v in sorted(shown, key=lambda v: (v.status != "fail", v.severity != "limit", v.room)):
+            nearest.setdefault(v.budget, v)
+        return tuple(nearest.values())
 
 
-def correctness(readings: Readings, case: Case) -> Correctness:
+def _correctness(readings: Readings, case: Case) -> Correctness:
     """Whether a case's variant is correct."""
     record, variant = readings.record, case.variant
     fresh = [o for o in record.outcomes if o.variant == variant and o.stage == "check" and o.case not in record.stale]
@@ -224,6 +255,16 @@ def duration(row: Row, case: Case) -> Duration:
         {role: pair for role, name in others.items() if (pair := row.pair(variant, name))},
         _missing(readings, case, "bench", shape.time) if taken.us is None else None,
     )
+
+
+def beside(time: Duration, taken: Time, others: Mapping[Role, Time]) -> Duration:
+    """A duration with its speedups over other builds of the variant, which were timed alternately with it.
+
+    Args:
+        taken: its own time, with the samples.
+    """
+    over = {role: ratio for role, other in others.items() if (ratio := times.speedup(other, taken))}
+    return replace(time, over={**over, **time.over}, names={**dict.fromkeys(others, ""), **time.names})
 
 
 def _missing(readings: Readings, case: Case, stage: Stage, fact: str) -> Missing:

@@ -11,7 +11,8 @@ from flashcore import __version__
 from flashcore.errors import Exit
 from flashcore.explain import comparison
 from flashcore.explain.advice import as_data
-from flashcore.gate.judge import Judgement, Verdict
+from flashcore.explain.verdict import Verdict
+from flashcore.gate.judge import Judgement
 from flashcore.gate.locate import Places
 from flashcore.gate.wording import budgets, causes, clean, subjects, summary, value_of
 from flashcore.model.groups import picked

@@ -12,20 +12,21 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from typing import Literal
 
 from flashcore.chips import occupancy
 from flashcore.errors import Exit
-from flashcore.explain.advice import Advice, for_fact
+from flashcore.explain.advice import for_fact
 from flashcore.explain.comparison import Comparison
 from flashcore.explain.explain import advice
 from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import case_bounds
+from flashcore.explain.verdict import Status, Verdict, Verdicts
 from flashcore.gate.baseline import Baseline, compilers
-from flashcore.gate.expand import Expansion, Expectation, accepts, excess, expired, in_scope, limit_text
+from flashcore.gate.expand import Expansion, Expectation, accepts, excess, expired, headroom, in_scope, limit_text
 from flashcore.gate.regressions import BaselineLimits, another_compiler, changed, limits
 from flashcore.model import plugin
 from flashcore.model.case import Case
@@ -51,51 +52,15 @@ from flashcore.model.record import (
     Fact,
     Launch,
     Record,
-    Source,
     Subject,
-    Value,
     unlaunched_note,
 )
-from flashcore.model.suite import TIERS, Budget, Severity, Tier, Waiver
+from flashcore.model.suite import TIERS, Budget, Tier, Waiver
 from flashcore.model.text import count, number
 
-#: ``open`` is a goal that is not reached yet.
-Status = Literal["pass", "fail", "unmeasured", "waived", "open"]
+#: A passing limit with less relative headroom may be at risk.
+AT_RISK = 0.05
 WaiverState = Literal["holds", "exceeded", "not needed", "expired", "idle"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """The outcome of one budget on one subject.
-
-    Args:
-        budget: its name, or ``builds``, ``correct``, ``runs`` or ``as_planned``, which need no budget.
-        limit: the limit as text: ``≤ 128``.
-        source: the source of the limit.
-        fact_source: the source of the value; ``None`` if unmeasured.
-        reason: why it is not a plain pass, for people.
-        cause: why it is unmeasured.
-        required: whether the gate exits 3 if this is unmeasured.
-        progress: for a goal, target over value or value over target; 1.0 if reached.
-        advice: for a missed limit, the advice on its fact.
-    """
-
-    budget: str
-    fact: str
-    subject: Subject
-    tier: Tier
-    severity: Severity = "limit"
-    status: Status
-    value: Value | None
-    unit: str = ""
-    limit: str
-    source: str
-    fact_source: Source | None = None
-    reason: str = ""
-    cause: Cause | None = None
-    required: bool = False
-    progress: float | None = None
-    advice: Advice | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,18 +79,16 @@ class WaiverUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(Verdicts):
     """All verdicts in the order of the budgets, and the resulting exit code.
 
     Args:
         left_out: the number of (variant, arch or shape) pairs that are declared unsupported.
         relaxed: rules of the manifest that are looser than the defaults, with their reasons.
         trouble: why static facts cannot be checked on this machine; never a regression.
-        before: the baseline's values, by the name and the subject of the fact.
         changed: what changed of the code since the baseline, or the base revision's; ``None`` without one.
     """
 
-    verdicts: tuple[Verdict, ...]
     waivers: tuple[WaiverUse, ...]
     notes: tuple[str, ...]
     left_out: int
@@ -133,32 +96,7 @@ class Judgement:
     exit_code: Exit
     relaxed: tuple[str, ...] = ()
     trouble: tuple[str, ...] = ()
-    before: Mapping[tuple[str, Subject], float] = field(default_factory=dict)
     changed: Comparison | None = None
-
-    @property
-    def limits(self) -> tuple[Verdict, ...]:
-        return tuple(v for v in self.verdicts if v.severity == "limit")
-
-    @property
-    def goals(self) -> tuple[Verdict, ...]:
-        return tuple(v for v in self.verdicts if v.severity == "goal")
-
-    def of(self, variant: str) -> Judgement:
-        """The verdicts on one variant."""
-        return replace(self, verdicts=tuple(v for v in self.verdicts if v.subject.variant == variant))
-
-    def counts(self, severity: Severity = "limit") -> Counter[Status]:
-        """The number of verdicts of that severity by status."""
-        return Counter(v.status for v in self.verdicts if v.severity == severity)
-
-    @property
-    def failed(self) -> tuple[Verdict, ...]:
-        return tuple(v for v in self.limits if v.status == "fail")
-
-    @property
-    def waived(self) -> tuple[Verdict, ...]:
-        return tuple(v for v in self.limits if v.status == "waived")
 
     @property
     def gaps(self) -> tuple[Verdict, ...]:
@@ -197,11 +135,12 @@ def judge(
         baseline: earlier static facts to compare with.
         required_budgets: names of budgets whose facts are required in any tier.
     """
-    gate = _Gate(record, TIERS[: TIERS.index(require) + 1], today, variants, baseline, required_budgets)
+    compared = BaselineLimits() if baseline is None else limits(record, baseline, variants, today)
+    required = TIERS[: TIERS.index(require) + 1]
+    gate = _Gate(record, required, today, variants, baseline, required_budgets, compared.before)
     verdicts = [*gate.builds(), *gate.correct(), *gate.runs(), *gate.plans()]
     for budget in (_PLANNED, *record.suite.budgets):
         verdicts += gate.verdicts(budget, gate.expansion.expand(budget))
-    compared = BaselineLimits() if baseline is None else limits(record, baseline, variants, today)
     for budget, expectations in compared.expectations:
         verdicts += gate.verdicts(budget, expectations)
     for table in record.suite.tables:
@@ -219,7 +158,6 @@ def judge(
         _exit(verdicts, trouble),
         compared.relaxed,
         trouble,
-        compared.before,
         None if baseline is None else changed(record, baseline, variants),
     )
 
@@ -249,7 +187,11 @@ WAIVER_STATES: tuple[WaiverState, ...] = ("idle", "not needed", "expired", "hold
 
 
 class _Gate:
-    """The verdicts on one record; :func:`judge` describes the arguments."""
+    """The verdicts on one record; :func:`judge` describes the arguments.
+
+    Args:
+        before: the baseline's values, by the name and the subject of the fact.
+    """
 
     def __init__(
         self,
@@ -259,8 +201,11 @@ class _Gate:
         variants: Collection[str] | None,
         baseline: Baseline | None,
         required_budgets: Collection[str],
+        before: Mapping[tuple[str, Subject], float],
     ) -> None:
         self.record = record
+        self.before = before
+        self.budgets = {budget.name for budget in record.suite.budgets}
         self.required = required
         self.today = today
         self.required_budgets = required_budgets
@@ -437,6 +382,8 @@ class _Gate:
                 if status != "pass":
                     more = advice(self.record, self.expansion.plans.get(subject.arch, {}), budget.fact, subject)
                     reason = "; ".join(filter(None, (reason, more)))
+            shown = None if value is None or fact is None else fact.value
+            room = headroom(budget, shown) if budget.name in self.budgets else None
             yield Verdict(
                 budget=budget.name,
                 fact=budget.fact,
@@ -444,7 +391,7 @@ class _Gate:
                 tier=budget.tier,
                 severity=budget.severity,
                 status=status,
-                value=None if value is None or fact is None else fact.value,
+                value=shown,
                 unit=budget.unit,
                 limit=limit,
                 source=budget.source,
@@ -454,7 +401,17 @@ class _Gate:
                 required=required and not other_gpu,
                 progress=progress,
                 advice=for_fact(self.readings, budget.fact, subject) if status == "fail" else None,
+                headroom=room,
+                at_risk=status == "pass" and self._at_risk(budget, subject, room),
             )
+
+    def _at_risk(self, budget: Budget, subject: Subject, room: float | None) -> bool:
+        """Whether a limit's headroom is small and may be gone in the next run: it shrank since the baseline, or the
+        value is measured, so it varies. An exact value that did not change is not at risk, however close it is."""
+        if budget.severity != "limit" or room is None or room >= AT_RISK:
+            return False
+        before = headroom(budget, self.before.get((budget.fact, subject)))
+        return budget.tier != "static" or (before is not None and room < before)
 
     def _limit(self, budget: Budget, subject: Subject, value: float) -> tuple[Status, str]:
         over = excess(budget, value)

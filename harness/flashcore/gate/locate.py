@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flashcore.explain.explain import LOCAL
-from flashcore.gate.judge import Verdict
+from flashcore.explain.verdict import Verdict
 from flashcore.model.causes import CompileFailed, Decided, SourceLine
 from flashcore.model.record import Fact, Record, Subject
 from flashcore.readers.kernel_names import identifier

@@ -9,9 +9,9 @@ from fnmatch import fnmatchcase
 from math import inf
 from operator import attrgetter
 
+from flashcore.explain.verdict import Verdict
 from flashcore.gate.baseline import ALL_SHAPES, Baseline, Key, renames
 from flashcore.gate.expand import expired, limit_text
-from flashcore.gate.judge import Verdict
 from flashcore.gate.regressions import limit_of
 from flashcore.model.catalogue import FACTS
 from flashcore.model.gate_policy import ALLOWANCES, CORRECT, PREFIX, RUNS

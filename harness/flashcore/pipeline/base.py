@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flashcore.explain.verdict import Verdict
 from flashcore.gate import baseline
 from flashcore.gate.baseline import Baseline
-from flashcore.gate.judge import Verdict
 from flashcore.gate.loosened import Loosened, everything, moved, verdict
 from flashcore.machine.isolated import Ended, isolated
 from flashcore.model.files import file_hash

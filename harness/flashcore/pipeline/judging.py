@@ -10,9 +10,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from flashcore.errors import Exit, UsageError, worst
+from flashcore.explain.verdict import Verdict
 from flashcore.gate import baseline, judge, regressions
 from flashcore.gate.baseline import DEFAULT, Baseline
-from flashcore.gate.judge import Judgement, Verdict
+from flashcore.gate.judge import Judgement
 from flashcore.model.record import Record
 from flashcore.model.suite import TIERS, Budget, Suite, Tier
 from flashcore.model.text import did_you_mean

@@ -261,6 +261,7 @@ def environment(single_file: bool) -> Environment:
         "packed": _packed,
         "breaks": _breaks,
         "significant": significant,
+        "headroom": budget_page.percent,
         "sentence": sentence,
         "summary": summary,
     }

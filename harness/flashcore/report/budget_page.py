@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from flashcore.gate.expand import headroom
-from flashcore.gate.judge import Status, Verdict, WaiverUse
+from flashcore.explain.verdict import Verdict
+from flashcore.gate.judge import WaiverUse
 from flashcore.model.groups import grouped
 from flashcore.model.record import Subject, subject_of
 from flashcore.model.suite import TIERS
@@ -25,8 +25,6 @@ from flashcore.report.view import BUDGETS, Book, Page, variant_cell
 #: States in order of importance. A limit at risk passes.
 RANK = {"fail": 0, "at_risk": 1, "waived": 2, "unmeasured": 3, "open": 4, "pass": 5}
 WAIVER_MARKS = {"holds": "waived", "exceeded": "fail", "expired": "fail", "not needed": "open"}
-#: A passing limit with less relative headroom may be at risk; see :func:`at_risk`.
-AT_RISK = 0.05
 #: Rows of limits by budget and value; the data contain all of them.
 MOST_GROUPS = 300
 #: Variants in the matrix; the data contain all of them.
@@ -72,29 +70,21 @@ class Budgets:
         return Matrix(ordered, rows, len(cells) - len(rows), quiet if quiet < worst.keys() else frozenset())
 
     def _worst(self, verdicts: Sequence[Verdict]) -> Cell:
-        left = {v: math.inf if (h := self._headroom(v)) is None else h for v in verdicts}
-        v = min(verdicts, key=lambda v: (RANK[self.state(v)], left[v]))
+        v = min(verdicts, key=lambda v: (RANK[self.state(v)], v.room))
         states = Counter(map(self.state, verdicts))
         counts = ", ".join(f"{states[s]} {s.replace('_', ' ')}" for s in RANK if states[s])
         title = f"{v.budget} {v.limit}: {counts}; worst {number(v.value, v.unit)} ({v.subject})"
-        text = percent(left[v]) if left[v] < math.inf and v.status != "unmeasured" else ""
+        text = _room(v) or ""
         return Cell(text, title=title, sort=RANK[self.state(v)], mark=self.state(v))
 
     def state(self, v: Verdict) -> str:
         """The verdict's status, or ``at_risk``."""
-        return "at_risk" if at_risk(self.book, v) else v.status
+        return "at_risk" if v.at_risk else v.status
 
     @property
     def counts(self) -> Counter[str]:
         """Limits by state."""
         return Counter(map(self.state, self.book.judgement.limits))
-
-    def _headroom(self, v: Verdict) -> float | None:
-        return headroom(self.book.budgets.get(v.budget), v.value)
-
-    def _percent(self, v: Verdict) -> str | None:
-        left = self._headroom(v)
-        return None if left is None else percent(left)
 
     def _variant(self, name: str) -> Cell:
         return variant_cell(name) if name in self.book.record.suite.variants else Cell(name)
@@ -121,7 +111,7 @@ class Budgets:
             Cell(v.budget, title=f"on the fact {v.fact}\n{v.source}"),
             Cell(count(len(places), "case"), title="\n".join(places[:20]), sort=len(places), kind="number"),
             replace(value_cell(v), text=self._used(v), unit="") if v.value is not None else value_cell(v),
-            Cell(self._percent(v) or "–", kind="number"),
+            Cell(_room(v) or "–", kind="number"),
             Cell(", ".join(names[:3]) + more, title="\n".join(names), kind="wrap"),
             Cell(reason.strip().splitlines()[0], title=reason, kind="wrap"),
         ]
@@ -148,7 +138,7 @@ class Budgets:
             "budget": ([v.budget, v.fact, v.limit, v.source, v.tier, v.severity, recorded_unit(v.unit)] for v in every),
             **{n: [getattr(v.subject, n) for v in every] for n in ("variant", "arch", "shape", "kernel", "launch")},
             "value": (v.value for v in every),
-            "headroom": map(self._percent, every),
+            "headroom": map(_room, every),
             "from": (v.fact_source for v in every),
             "reason": (v.reason.strip() for v in every),
         }
@@ -157,9 +147,9 @@ class Budgets:
 
     def _order(self, v: Verdict) -> tuple[bool, int, bool, float]:
         """Sort key: limits first; gate failures before other states; then by headroom."""
-        state, room = self.state(v), self._headroom(v)
+        state = self.state(v)
         rank = RANK["fail"] if state == "unmeasured" and v.required else RANK[state]
-        return v.severity != "limit", rank, state != "fail", math.inf if room is None else room
+        return v.severity != "limit", rank, state != "fail", v.room
 
     def waiver(self, use: WaiverUse) -> list[Cell]:
         waiver, budgets = use.waiver, self.book.budgets
@@ -201,25 +191,13 @@ def value_cell(v: Verdict) -> Cell:
     return Cell(text, unit, title, sort, "number")
 
 
-def at_risk(book: Book, v: Verdict) -> bool:
-    """Whether a limit passes with little headroom that may be gone in the next run: it shrank since the baseline, or
-    the value is measured, so it varies. An exact value that did not change is not at risk, however close it is."""
-    budget = book.budgets.get(v.budget)
-    room = headroom(budget, v.value)
-    if v.status != "pass" or v.severity != "limit" or room is None or room >= AT_RISK:
-        return False
-    before = headroom(budget, book.judgement.before.get((v.fact, v.subject)))
-    return v.tier != "static" or (before is not None and room < before)
+def _room(v: Verdict) -> str | None:
+    """The headroom as a percentage; ``None`` without one."""
+    return None if v.headroom is None else percent(v.headroom)
 
 
 def _is_number(v: Verdict) -> bool:
     return isinstance(v.value, (int, float)) and not isinstance(v.value, bool)
-
-
-def by_room(book: Book, status: Status) -> list[tuple[float | None, Verdict]]:
-    """The limits of a status with their headroom, ascending; undefined headroom first."""
-    rooms = ((headroom(book.budgets.get(v.budget), v.value), v) for v in book.judgement.limits if v.status == status)
-    return sorted(rooms, key=lambda pair: -math.inf if pair[0] is None else pair[0])
 
 
 def percent(share: float) -> str:

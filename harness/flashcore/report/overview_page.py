@@ -15,13 +15,12 @@ from flashcore.explain.limiter import Part, TimeParts, uses
 from flashcore.explain.resources import Use
 from flashcore.explain.roofline import sm_count
 from flashcore.explain.rows import Row as CaseRow
-from flashcore.gate.judge import Verdict
+from flashcore.explain.verdict import Verdict, by_room
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import cause_text
 from flashcore.model.groups import grouped
 from flashcore.model.suite import REGIMES, Shape, Stage, Variant
 from flashcore.model.text import percentage, significant
-from flashcore.report.budget_page import at_risk, by_room, percent
 from flashcore.report.cells import (
     Cell,
     check_cell,
@@ -204,22 +203,15 @@ class Overview:
         return [_section(self.book, row) for row in self.book.rows[:MAX_SHAPES]]
 
     @cached_property
-    def failed(self) -> list[Verdict]:
+    def failed(self) -> Sequence[Verdict]:
         """The failed limits, the most exceeded first."""
-        return [v for _, v in by_room(self.book, "fail")]
+        return by_room(self.book.judgement.failed)
 
-    @cached_property
-    def at_risk(self) -> list[tuple[str, Verdict]]:
-        """The limits at risk with their headroom, ascending."""
-        rooms = by_room(self.book, "pass")
-        return [(percent(room or 0.0), v) for room, v in rooms if at_risk(self.book, v)]
-
-    def worst(self, winner: str) -> list[tuple[str, Verdict, int]]:
-        """Each failed budget, or if none failed, each budget at risk, the winner's first: headroom, worst limit, number
-        of limits."""
-        at_risk = sorted(self.at_risk, key=lambda item: item[1].subject.variant != winner)
-        limits = grouped((v.budget, (room, v)) for room, v in [("", v) for v in self.failed] or at_risk)
-        return [(*same[0], len(same)) for same in limits.values()]
+    def worst(self, winner: str) -> list[tuple[Verdict, int]]:
+        """Each failed budget, or if none failed, each budget at risk, the winner's first: worst limit, number of
+        limits."""
+        at_risk = sorted(self.book.judgement.at_risk, key=lambda v: v.subject.variant != winner)
+        return [(same[0], len(same)) for same in grouped((v.budget, v) for v in self.failed or at_risk).values()]
 
     @property
     def builds(self) -> list[tuple[str, str, tuple[str, ...], list[str]]]:

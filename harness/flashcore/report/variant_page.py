@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from flashcore.explain import explain, predictions
-from flashcore.gate.judge import Verdict
+from flashcore.explain.verdict import Verdict
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, GROUP_STAGE, RULE
 from flashcore.model.groups import grouped
@@ -358,8 +358,8 @@ class VariantView:
     # --- verdicts -------------------------------------------------------------------------------
 
     @property
-    def limits(self) -> list[Verdict]:
-        return self.book.verdicts.get((self.variant.name, "limit"), [])
+    def limits(self) -> Sequence[Verdict]:
+        return self.book.answers.budgets(self.variant.name).limits
 
     @property
     def verdicts(self) -> list[list[Verdict]]:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Generic, TypeVar
 
 from flashcore.explain import heat, ladder, measured_roofs
-from flashcore.explain.answer import Answer, Duration
+from flashcore.explain.answer import Answer, Answers, Duration
 from flashcore.explain.ladder import Ladder, Step
 from flashcore.explain.limiter import TimeParts, time_parts
 from flashcore.explain.readings import Readings, extreme, unmeasured
 from flashcore.explain.rows import Row
-from flashcore.gate.answers import Answers
-from flashcore.gate.judge import Judgement, Status
+from flashcore.explain.verdict import Status
+from flashcore.gate.judge import Judgement
 from flashcore.gate.wording import summary
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import cause_text
-from flashcore.model.groups import grouped
 from flashcore.model.record import CaseOutcome, CaseSubject, Listing, Record
 from flashcore.model.suite import Shape, Stage, Variant
 from flashcore.model.text import UNMEASURED
@@ -99,7 +97,6 @@ class Book:
         self.record = record
         self.other = other  # a record to compare with
         self.judgement = judgement
-        self.verdicts = grouped(((v.subject.variant, v.severity), v) for v in self.judgement.verdicts)
         self.artifacts = {(a.variant, a.arch): a for a in record.artifacts}
         self.outcomes = {(o.variant, o.shape, o.stage): o for o in record.outcomes}
         self.budgets = {b.name: b for b in suite.budgets}
@@ -226,16 +223,14 @@ class Book:
         """A variant's limits in a badge that links to ``href``: the worst status, with the counts on hover."""
         if variant.is_reference:
             return not_applicable("references have no budgets")
-        verdicts = self.verdicts.get((variant.name, "limit"), [])
-        counts = Counter(v.status for v in verdicts)
+        budgets = self.answers.budgets(variant.name)
+        counts = budgets.counts()
         present = [s for s in LIMIT_ORDER if counts[s]]
         if not present:
             return not_applicable("no limits apply")
         worst = present[0]
         failed = [
-            f"{v.budget}: {v.subject}" + (f" ({v.reason.splitlines()[0]})" if v.reason else "")
-            for v in verdicts
-            if v.status == "fail"
+            f"{v.budget}: {v.subject}" + (f" ({v.reason.splitlines()[0]})" if v.reason else "") for v in budgets.failed
         ]
         title = "\n".join(["limits: " + ", ".join(f"{counts[s]} {s}" for s in present), *failed[:8]])
         text = worst if worst == "pass" else f"{counts[worst]} {worst}"

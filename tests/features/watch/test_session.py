@@ -18,7 +18,7 @@ from flashcore.features.watch.session import Obsolete, Save, Session
 from flashcore.machine.gpu import Gpu
 from flashcore.model.case import TimeKey
 from flashcore.model.causes import MESSAGE
-from flashcore.model.record import CaseOutcome, CaseStatus, StageResult
+from flashcore.model.record import CaseOutcome, CaseStatus, CaseSubject, Fact, Source, StageResult
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.stages.bench import case_times
 from flashcore.stages.check import check
@@ -61,7 +61,8 @@ class Stages:
         samples: dict[TimeKey, tuple[float, ...]] = {
             (c.case, c.rank_by): (self.us.get(c.variant, 20.0),) * 9 for c in cases
         }
-        return StageResult((), self.outcomes("bench", cases), samples)
+        medians = [Fact(CaseSubject(case), f"{m}_p50", us[0], "us", Source.EVENTS) for (case, m), us in samples.items()]
+        return StageResult(tuple(medians), self.outcomes("bench", cases), samples)
 
     def count(self, context: Context, cases: Sequence[KernelCall], builds: Sequence[KernelCall]) -> StageResult:
         self.counted.append("cupti")

@@ -14,7 +14,7 @@ from flashcore.errors import UsageError
 from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import case_bounds
 from flashcore.explain.rows import Row
-from flashcore.gate.judge import Verdict
+from flashcore.explain.verdict import Verdict
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FactSpec, Kind
 from flashcore.model.cause import Cause

@@ -7,10 +7,10 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
+from flashcore.explain.verdict import Verdict
 from flashcore.features.audit import limits
 from flashcore.gate import baseline
 from flashcore.gate.baseline import Baseline
-from flashcore.gate.judge import Verdict
 from flashcore.gate.loosened import Loosened, everything, verdict
 from flashcore.model.groups import grouped
 from flashcore.model.suite import Suite, Where

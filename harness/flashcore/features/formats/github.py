@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flashcore.cli import terminal, verdict_table
+from flashcore.explain.verdict import Verdict
 from flashcore.gate.formats import as_markdown
-from flashcore.gate.judge import Judgement, Verdict
+from flashcore.gate.judge import Judgement
 from flashcore.gate.locate import Places
 from flashcore.gate.wording import budgets, causes, clean, sentence
 from flashcore.model.files import writing

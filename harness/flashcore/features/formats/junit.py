@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from flashcore.gate.judge import Judgement, Verdict
+from flashcore.explain.verdict import Verdict
+from flashcore.gate.judge import Judgement
 from flashcore.gate.locate import Places
 from flashcore.gate.wording import clean, sentence
 from flashcore.model.groups import grouped

@@ -10,8 +10,9 @@ from urllib.parse import quote
 from flashcore import __version__
 from flashcore.errors import Exit
 from flashcore.explain.advice import as_data
+from flashcore.explain.verdict import Verdict
 from flashcore.gate.formats import with_rows
-from flashcore.gate.judge import Judgement, Verdict
+from flashcore.gate.judge import Judgement
 from flashcore.gate.locate import Place, Places
 from flashcore.gate.wording import causes, identity, sentence, summary
 from flashcore.model.groups import picked

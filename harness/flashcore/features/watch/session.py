@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import statistics
+import math
 import tempfile
 import time
 from collections import defaultdict
@@ -15,13 +15,13 @@ from typing import Any, Self
 
 from flashcore.errors import CapabilityError
 from flashcore.explain.advice import advice
+from flashcore.explain.answer import Answers, Role, beside
 from flashcore.explain.readings import Readings
+from flashcore.explain.verdict import Verdicts
 from flashcore.features.watch import answers, child, counted
 from flashcore.features.watch.answers import Content, Question
-from flashcore.gate.answers import Answers
-from flashcore.gate.judge import Judgement
 from flashcore.model.case import Case
-from flashcore.model.record import CaseOutcome, CaseSubject, Measured, StageNote, StageResult
+from flashcore.model.record import CaseOutcome, CaseSubject, Measured, Record, StageNote, StageResult
 from flashcore.model.suite import Stage, Variant
 from flashcore.pipeline import revision
 from flashcore.pipeline.judging import Rules, judge_record
@@ -78,8 +78,8 @@ class Session:
     _is_outdated: bool = False  # the manifest or a problem changed since the context was made
     _read: set[Path] = field(default_factory=set)  # by problems
     _code: dict[str, object] = field(default_factory=dict)  # variant → its build that was answered
-    #: The builds that a variant's next one on a shape is timed beside, by their names for people.
-    _builds: dict[tuple[str, str], dict[str, KernelCall]] = field(default_factory=lambda: defaultdict(dict))
+    #: The builds that a variant's next one on a shape is timed beside.
+    _builds: dict[tuple[str, str], dict[Role, KernelCall]] = field(default_factory=lambda: defaultdict(dict))
     _references: dict[str, list[KernelCall]] = field(default_factory=dict)  # of each shape: all, later the fastest
     _needs_ncu: bool = False  # CUPTI cannot measure the counters here
 
@@ -181,36 +181,36 @@ class Session:
 
         only = replace(context, variants=(variant,))
         context = replace(context, variants=(variant, *(v for v in context.variants if v.is_reference)))
-        case_answers, judgement = _answers(context, Measured(), variant)
-        yield answer("budgets", answers.of_budgets(judgement))
+        so_far = _answers(context, Measured(), variant)
+        yield answer("budgets", answers.of_budgets(so_far.budgets(variant.name)))
         failed = any(a.variant == variant.name and a.status == "failed" for a in context.built.artifacts)
         if context.cannot_measure and not failed:
             for shape in [s for s in context.shapes if variant.runs_on(s)][:1]:
-                yield answer("limits", answers.of_limits(case_answers.of(Case(variant.name, shape.name))), shape.name)
+                yield answer("limits", answers.of_limits(so_far.of(Case(variant.name, shape.name))), shape.name)
         if context.cannot_measure or failed:
             return
         with context.workers.leased(self.say):
-            cases, outcomes = _cases(only, "check", ())
+            cases, left_out = _cases(only, "check", ())
             checked = _of_build(check.run(context, cases), *cases)
-            outcomes += checked.outcomes
+            outcomes = [*left_out, *checked.outcomes]
             self._read |= {Path(context.suite.root, f).resolve() for files in checked.reads.values() for f in files}
-            yield answer("right", answers.of_check(outcomes))
-            if any(o.status == "failed" for o in outcomes):
+            measured = Measured().plus(replace(checked, outcomes=tuple(outcomes)), StageNote("check", "ok", 0.0, ""))
+            known = Answers(Readings(_record(context, measured)), Verdicts(()))
+            correct = known.correct(Case(variant.name, context.shapes[0].name))
+            yield answer("right", answers.of_check(correct))
+            if correct.wrong:
                 return
-            results = {"check": checked}
             for case in _cases(only, "bench", outcomes)[0]:
-                results[f"bench {case.shape}"], content = self._timed(context, variant, case, save.longer)
+                result, content = self._timed(context, variant, case, save.longer)
+                measured = measured.plus(result, StageNote("bench", "ok", 0.0, ""))
                 yield answer("faster", content, case.shape)
             ready, _ = sort_out(only, "profile", outcomes)
             if ready:
-                results["profile"] = self._profiled(only, ready)
-        measured = Measured()
-        for stage, result in results.items():
-            measured = measured.plus(result, StageNote(stage.partition(" ")[0], "ok", 0.0, ""))
-        case_answers, judgement = _answers(context, measured, variant)
+                measured = measured.plus(self._profiled(only, ready), StageNote("profile", "ok", 0.0, ""))
+        at_last = _answers(context, measured, variant)
         for _, shape in ready:
-            yield answer("limits", answers.of_limits(case_answers.of(Case(variant.name, shape.name))), shape.name)
-        yield answer("budgets", answers.of_budgets(judgement))
+            yield answer("limits", answers.of_limits(at_last.of(Case(variant.name, shape.name))), shape.name)
+        yield answer("budgets", answers.of_budgets(at_last.budgets(variant.name)))
         advice.cache_clear()  # it would keep the records of the last saves
 
     def _timed(self, context: Context, variant: Variant, case: KernelCall, longer: bool) -> tuple[StageResult, Content]:
@@ -220,29 +220,31 @@ class Session:
             pairs = [(v, shape) for v in context.variants if v.is_reference and v.runs_on(shape)]
             self._references[case.shape] = child_cases(context, pairs)
         builds, references = self._builds[variant.name, case.shape], self._references[case.shape]
-        names = {build.variant: name for name, build in builds.items() if build.variant != case.variant}
-        others = {name: builds[name] for name in names.values()} | {c.variant: c for c in references}
+        names = {build.variant: role for role, build in builds.items() if build.variant != case.variant}
         mode, count = case.rank_by, 300 if longer else 30
         bench = replace(
             context.settings.bench, modes=(mode,), samples=count // 3, max_samples=count, seconds=count / 60
         )
         context = replace(context, settings=replace(context.settings, bench=bench))
-        result = case_times.run(context, [case, *others.values()], context.folder / "bench")
-
-        def times(case: KernelCall) -> Sequence[float]:
-            return result.samples.get((case.case, mode), ())
-
-        if not times(case):
-            reason = next((o.reason for o in result.outcomes if o.case == case.case), "")
-            return _of_build(result, case), Content("unmeasured", [f"unmeasured: {reason}"])
-        content = answers.of_times(mode, times(case), {name: times(c) for name, c in others.items() if times(c)})
-        timed = sorted(filter(times, references), key=lambda c: statistics.fmean(times(c)))
-        self._references[case.shape] = timed[:1]
-        best = builds.get("the best save")
-        if best is None or content.data["against"].get(names.get(best.variant), {"low": 0})["low"] > 1:
-            builds["the best save"] = case
-        builds["the last save"] = case
-        return _of_build(result, case), content
+        others = [*(builds[role] for role in names.values()), *references]
+        result = case_times.run(context, [case, *others], context.folder / "bench")
+        note = StageNote("bench", "ok", 0.0, "")
+        record = _record(context, Measured().plus(_of_build(result, case), note).plus(result, note))
+        earlier = {role: record.time(CaseSubject(Case(name, case.shape)), mode) for name, role in names.items()}
+        own = Case(variant.name, case.shape)
+        alone = Answers(Readings(record), Verdicts(())).time(own)
+        answer = beside(alone, record.time(CaseSubject(own), mode), earlier)
+        result = _of_build(result, case, *references)
+        if answer.us is None:
+            return result, answers.of_times(answer)
+        times = [(record.time(CaseSubject(c.case), mode).us or math.inf, i) for i, c in enumerate(references)]
+        self._references[case.shape] = [references[i] for us, i in sorted(times)[:1] if us < math.inf]
+        best = builds.get("best save")
+        ratio = answer.over.get(names.get(best.variant, "best save")) if best else None
+        if best is None or (ratio and ratio.ends and ratio.ends[0] > 1):
+            builds["best save"] = case
+        builds["last save"] = case
+        return result, answers.of_times(answer)
 
     def _profiled(self, context: Context, ready: Sequence[Pair]) -> StageResult:
         """The counters, by CUPTI in the process that has the GPU; if it cannot, by an ncu that waits in a folder."""
@@ -286,7 +288,7 @@ class Session:
             before = replace(before, say=self._say, built=compile_all(before))
             for case in _cases(before, "bench", ())[0]:
                 variant = case.variant.partition("@")[0]
-                self._builds[variant, case.shape]["the commit"] = replace(case, root=str(root))
+                self._builds[variant, case.shape]["commit"] = replace(case, root=str(root))
 
     def __enter__(self) -> Self:
         return self
@@ -296,11 +298,14 @@ class Session:
         self._temporary.cleanup()
 
 
-def _answers(context: Context, measured: Measured, variant: Variant) -> tuple[Answers, Judgement]:
+def _record(context: Context, measured: Measured) -> Record:
+    return joined(context, store.new_id(), Outcome(formula_facts(context), context.built, measured), [])
+
+
+def _answers(context: Context, measured: Measured, variant: Variant) -> Answers:
     """The answers about what was measured, with the judgement on one variant."""
-    record = joined(context, store.new_id(), Outcome(formula_facts(context), context.built, measured), [])
-    judgement = judge_record(Rules(variants=(variant.name,)), record).judgement
-    return Answers(Readings(record), judgement), judgement
+    record = _record(context, measured)
+    return Answers(Readings(record), judge_record(Rules(variants=(variant.name,)), record).judgement)
 
 
 def _cases(context: Context, stage: Stage, before: Sequence[CaseOutcome]) -> tuple[list[KernelCall], list[CaseOutcome]]:
