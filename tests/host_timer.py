@@ -52,7 +52,7 @@ class _HostTimed(Timed):
     def __init__(
         self, calls: Calls, launches: int | None, restored: Restored | None, outputs: Sequence[Outputs]
     ) -> None:
-        self._calls, self._restored, self._looks, self.outputs = calls, restored, None, outputs
+        self._calls, self._restored, self.outputs = calls, restored, outputs
         self._answer: Any = None
         self._flush = bytearray(1 << 20)
         self._sample(1)
@@ -80,14 +80,6 @@ class _HostTimed(Timed):
 
     def answer(self, mode: str) -> Any:
         return self._answer
-
-    def anew(self, take: Callable[[int], None], restage: Callable[[], None], count: int) -> list[float]:
-        restage()
-        times: list[float] = []
-        for i in range(count):
-            take(i)
-            times.append(HostTimer().between(self._calls[i]))
-        return [min(times)]
 
     def _sample(self, count: int, first: int = 0) -> float:
         if self.before is not None:

@@ -334,13 +334,7 @@ BELOW_EMPTY_KERNEL = Template(
 )
 WRONG_TIMED_ANSWER = Template(
     "wrong_timed_answer",
-    "void: a timed call returned a wrong answer: {complaint}, {regime}, turn {turn}, seed {seed}",
-    of=VoidTiming,
-)
-SLOW_ON_NEW_DATA = Template(
-    "slow_on_new_data",
-    "void: a call takes {new_us:.3f} µs on new data with poisoned outputs, but {known_us:.3f} µs on data of an "
-    "earlier call: it reuses results",
+    "void: a timed call returned a wrong answer: {complaint}, {regime}, seed {seed}",
     of=VoidTiming,
 )
 BELOW_FLOOR = Template(

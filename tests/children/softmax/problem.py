@@ -125,9 +125,9 @@ def _register() -> None:
     seen = set()
 
     def raises_late(x: Tensor, out: Tensor, scale: float) -> None:
-        """On data that neither set of tensors had at first."""
+        """On other data than its first."""
         seen.add(float(x[0, 0]))
-        if len(seen) > 2:
+        if len(seen) > 1:
             raise RuntimeError("invalid device function")
         out.copy_(x.softmax(-1))
 
@@ -191,13 +191,12 @@ def _register() -> None:
             recorded.add(out.data_ptr())
             out.copy_(x.softmax(-1))
 
-    def knows_values(x: Tensor, out: Tensor, scale: float) -> None:
-        # Does nothing for values that it has seen where the answer stands already.
-        seen, values = globals().setdefault("_seen", set()), hash(tuple(x.flatten().tolist()))
-        if values not in seen or not out.isfinite().all():
-            seen.add(values)
-            _work(0.005)
-            out.copy_(x.softmax(-1))
+    def keeps_answers(x: Tensor, out: Tensor, scale: float) -> None:
+        # By the address of its input.
+        kept = globals().setdefault("_kept", {})
+        if x.data_ptr() not in kept:
+            kept[x.data_ptr()] = x.softmax(-1)
+        out.copy_(kept[x.data_ptr()])
 
     def stops(x: Tensor, out: Tensor, scale: float) -> None:
         globals()["_done"] = globals().get("_done", 0) + 1

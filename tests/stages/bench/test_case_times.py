@@ -131,7 +131,7 @@ def settled(
 ) -> list[case_times.Measured | CaseOutcome]:
     """The parent's results from a child's message with these times by variant."""
     usual = {"samples": {}, "calls": {}, "kernel_clock": {}, "kernels": 1, "copies": 0, "launches": 1}
-    usual |= {"eager_calls": 1, "seconds": 1.0, "proved": {}, "stopped": []}
+    usual |= {"eager_calls": 1, "seconds": 1.0, "stopped": []}
     variants = {variant: CaseTimes(**{**usual, **one}) for variant, one in times.items()}
     message = ShapeTimes(
         variants=variants, failed={}, empty=empty or {}, clock="", doubt=0.5, state=state or {}
@@ -301,9 +301,6 @@ def test_a_case_that_cannot_be_first_has_few_samples_and_says_so(tmp_path: Path)
     facts = run(tmp_path / "raced", bench=chosen)
     few = dict.fromkeys(chosen.modes, (3, True)) | {"isolated": (5, True)}
     assert counts(facts, "far_slower") == few, "far slower: half of the first round"
-    notes = {m: f.note for m in chosen.modes if (f := facts.get(f"{m}_p50", CaseSubject(Case("far_slower", "small"))))}
-    right_answers = {mode: note.rpartition("; ")[2].split()[0] for mode, note in notes.items()}
-    assert right_answers == dict.fromkeys(chosen.modes, "1") | {"isolated": "2"}, "checked in every mode"
     p90 = facts.get("isolated_p90", CaseSubject(Case("far_slower", "small")))
     assert p90 is not None and p90.value is None and p90.cause == NOT_RANKED()
     for fully in (facts, run(tmp_path / "selected", bench=chosen, variants=("*",))):
@@ -384,7 +381,7 @@ def test_a_variant_that_fails_on_new_data_does_not_hold_up_the_others(tmp_path: 
 
 
 def test_isolated_cases_have_a_process_each(tmp_path: Path) -> None:
-    """One that ends its process, or forges answers in it, reaches no other case's times."""
+    """One that ends its process reaches no other case's times."""
     settings = Bench(samples=12, max_samples=20, limits=Limits(time_limit=60.0))
     context = staged.context(tmp_path, "right", bench=settings, isolate=True)
     result = case_times.run(context, [case("right"), case("exits"), case("slower")], tmp_path)

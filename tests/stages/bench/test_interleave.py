@@ -84,22 +84,3 @@ def test_no_call_has_always_the_same_one_before_it() -> None:
     assert all(sorted(turn) == ["a", "b", "c"] for turn in turns) and len(turns) == 9
     assert {turn[0] for turn in turns} == {"a", "b", "c"}
     assert {before for before, after in itertools.pairwise(order) if after == "b"} >= {"a", "c"}
-
-
-def test_the_turns_whose_answers_are_judged_are_chosen_at_random() -> None:
-    turns: list[int] = []
-
-    class Call:
-        def isolated(self) -> float:
-            return 5.0
-
-        def sample(self, mode: str, turn: int) -> float:
-            turns.append(turn)
-            return 5.0
-
-    one: Any = {"call": Call()}
-    for _ in range(50):
-        rule = StopRule(least=100, most=100)
-        interleave.sample(one, "isolated", rule, Turns(Watch("cpu"), lambda *_: None), one)
-    assert len({*turns[::2]}) > 20 and all(0 <= turn < 100 for turn in turns[::2])
-    assert {*turns[1::2]} == {-1}, "and the last"

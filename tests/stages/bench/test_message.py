@@ -13,7 +13,7 @@ from flashcore.stages.bench.message import CaseTimes, ShapeTimes
 
 TIMES = CaseTimes(
     samples={"isolated": [1.0, 2.0]}, calls={"isolated": [3.0]}, kernel_clock={"kernel_span": 4.0}, kernels=None,
-    copies=1, launches=2, eager_calls=3, seconds=0.5, proved={"isolated": [0]}, stopped=["cold"],
+    copies=1, launches=2, eager_calls=3, seconds=0.5, stopped=["cold"],
 )  # fmt: skip
 MESSAGE = ShapeTimes(
     variants={"fast": TIMES}, failed={"slow": Hang(2)}, empty={"isolated": [0.5]}, clock="events", doubt=0.1,

@@ -145,7 +145,6 @@ def perform(task: Task, log: Journal, dispatchers: Sequence[str] = ()) -> dict[s
                 launches=1,
                 eager_calls=1,
                 seconds=0.0,
-                proved={},
                 stopped=[mode],
             )
         )

@@ -16,7 +16,7 @@ from flashcore.runner.kernel_call import Caller, KernelCall, is_poisoned, serve,
 from flashcore.runner.problem_file import load_problem
 from flashcore.stages.bench.interleave import Turns, Watch, distributions, release, sample
 from flashcore.stages.bench.message import CaseTimes, ShapeTimes
-from flashcore.stages.bench.proof import Proof, Sets
+from flashcore.stages.bench.proof import Sets, last_sample
 from flashcore.stages.bench.racing import Race
 from flashcore.stages.bench.statistics import StopRule
 from flashcore.stages.bench.timing import Timed, timer_for
@@ -48,7 +48,8 @@ def _timed(task: Task, log: Journal, choose: Choose | None) -> ShapeTimes:
     make_inputs_once(problem)  # the references need the timed inputs too
     timer = timer_for(device)
     sets = Sets(timer, cases[0], problem, device)
-    proofs: dict[str, Proof] = {}
+    callers: dict[str, Caller] = {}
+    ready: dict[str, Timed] = {}
     # Variants that hung on an earlier shape: wait for a time limit only once.
     hung = hung_before(log.path.parent)
     failed: dict[str, Cause] = {case.variant: hung[case.variant] for case in cases if case.variant in hung}
@@ -71,15 +72,8 @@ def _timed(task: Task, log: Journal, choose: Choose | None) -> ShapeTimes:
 
     for case in left:
         with excluding("set up", case.variant):
-            caller = Caller(case, problem, device)
-            proofs[case.variant] = Proof(caller, sets, sets.prepare(timer, caller))
-    if not {"isolated", "cold"}.isdisjoint(payload["modes"]):  # the modes whose single calls are compared with these
-        for variant, proof in proofs.items():
-            with excluding("new data", variant):
-                proof.meet_new_data()
-    proofs = {variant: proof for variant, proof in proofs.items() if variant not in failed}
-    ready = {variant: proof.timed for variant, proof in proofs.items()}
-    timed = ready | {_EMPTY: timer.empty}
+            callers[case.variant] = Caller(case, problem, device)
+            ready[case.variant] = sets.prepare(timer, callers[case.variant])
     watch = Watch(device)
     samples: dict[str, dict[str, list[float]]] = {}
     calls: dict[str, dict[str, list[float]]] = {}
@@ -91,28 +85,33 @@ def _timed(task: Task, log: Journal, choose: Choose | None) -> ShapeTimes:
         share, noise = (1, 1) if mode == rank else (4, 5) if mode == "eager" else (2, 2)
         slow = rule.slow_seconds / min(share, 2)
         mode_rule = replace(rule, slow_seconds=slow, seconds=rule.seconds / share, noise=noise * rule.noise)
-        samples[mode] = sample(ready if mode == "eager" else timed, mode, mode_rule, turns, proofs, {_EMPTY})
+        timed = {variant: one for variant, one in ready.items() if variant not in failed}
+        fillers = {} if mode == "eager" else {_EMPTY: timer.empty}
+        samples[mode] = sample(timed | fillers, mode, mode_rule, turns, fillers.keys())
         for variant in race.short(mode):
             stopped[variant].append(mode)
         if mode in ("isolated", "cold"):  # in the other modes a sample is the mean of many calls
-            limits = {variant: race.calls(mode, variant, mode_rule.most) for variant in ready}
-            calls[mode] = distributions(ready, mode, mode_rule, turns, limits)
+            limits = {variant: race.calls(mode, variant, mode_rule.most) for variant in timed}
+            calls[mode] = distributions(timed, mode, mode_rule, turns, limits)
+        sets.renew()
+        for variant, one in timed.items():
+            with excluding(mode, variant):
+                samples[mode][variant][-1], wrong = last_sample(mode, callers[variant], sets, one)
+                if wrong:
+                    failed[variant] = wrong
     variants: dict[str, CaseTimes] = {}
-    for variant, proof in proofs.items():
+    for variant, one in ready.items():
         log.step(task.name, "kernel clock", variant)
-        kernel_clock = _kernel_clock(proof.caller, sets.inputs[0], proof.timed)
-        if void := proof.void(timer.doubt):
-            failed[variant] = void
+        kernel_clock = {} if variant in failed else _kernel_clock(callers[variant], sets.inputs[0], one)
         variants[variant] = CaseTimes(
             samples=_series(samples, variant),
             calls=_series(calls, variant),
             kernel_clock=kernel_clock,
-            kernels=proof.timed.kernels,
-            copies=proof.timed.copies,
-            launches=proof.timed.launches,
-            eager_calls=proof.timed.eager_calls,
+            kernels=one.kernels,
+            copies=one.copies,
+            launches=one.launches,
+            eager_calls=one.eager_calls,
             seconds=round(turns.spent[variant], 3),
-            proved=proof.turns,
             stopped=stopped[variant],
         )
     return ShapeTimes(

@@ -14,17 +14,13 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flashcore.machine.gpu import Nvml
 from flashcore.runner.kernel_call import synchronize
-from flashcore.stages.bench.looks import DICE
 from flashcore.stages.bench.racing import Race
 from flashcore.stages.bench.statistics import P90_SAMPLES, StopRule
 from flashcore.stages.bench.timing import Timed
-
-if TYPE_CHECKING:
-    from flashcore.stages.bench.proof import Proof
 
 #: Seconds between readings of clock and temperature.
 _LOOK_EVERY = 0.02
@@ -104,22 +100,17 @@ def sample(
     mode: str,
     rule: StopRule,
     turns: Turns,
-    proofs: Mapping[str, Proof] | None = None,
     fillers: Set[str] = frozenset(),
 ) -> dict[str, list[float]]:
     """Samples of one mode (us): every call once per round, until each has enough.
 
     Args:
         ready: calls by label; each round has another order.
-        proofs: label → the proof that takes a sample and checks its answer: a random one of the first
-            ``rule.least`` rounds and the last, but only the random one if the case stopped in a mode that does not
-            rank.
         fillers: labels sampled only as long as others are: an empty launch is so short that its relative noise stays
             large.
     """
-    proofs, race = proofs or {}, turns.race
+    race = turns.race
     looks = race.looks(mode, rule)
-    chosen = {label: DICE.randrange(looks[0]) for label in proofs}
     samples: dict[str, list[float]] = {label: [] for label in ready}
     seconds_of = dict.fromkeys(ready, 0.0)
     active = list(ready)
@@ -129,8 +120,7 @@ def sample(
         for label in random.Random(turn).sample(active, len(active)):
             turns.announce(mode, label)
             start = time.monotonic()
-            proved = chosen.get(label) == turn
-            samples[label].append(proofs[label].sample(mode, turn) if proved else getattr(ready[label], mode)())
+            samples[label].append(getattr(ready[label], mode)())
             seconds_of[label] += time.monotonic() - start
         turns.watch.look()
         elapsed = time.monotonic() - began
@@ -142,11 +132,7 @@ def sample(
             left = [label for label in active if label not in stopped]
             rule = replace(rule, seconds=elapsed + (rule.seconds - elapsed) * len(left) / len(active))
             active = left
-    only_one = race.short(mode) if mode != race.mode else ()
     for label, seconds in seconds_of.items():
-        if label in proofs and label not in only_one:
-            turns.announce(mode, label)
-            samples[label][-1] = proofs[label].sample(mode, -1)
         turns.spent[label] += seconds
     return samples
 

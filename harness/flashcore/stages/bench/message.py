@@ -24,7 +24,6 @@ class CaseTimes:
         kernels, copies: per call, the fewest in any captured graph; ``None`` if nothing is captured.
         launches, eager_calls: calls per back-to-back and per eager sample.
         seconds: total time of all samples.
-        proved: mode → the turns whose answers were right.
         stopped: the modes in which it was timed no further after a first round.
     """
 
@@ -36,7 +35,6 @@ class CaseTimes:
     launches: int
     eager_calls: int
     seconds: float
-    proved: Mapping[str, Sequence[int]]
     stopped: Sequence[str]
 
 

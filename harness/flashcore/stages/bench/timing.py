@@ -4,8 +4,7 @@
   inputs into L2. Programmatic launches overlap, so this is a throughput.
 - isolated: a latency, by difference: a graph of N × [spacer, call] minus one of N × [spacer], over N. The spacer is one
   spinning block per SM, without a programmatic trigger, so it hides the launch overhead and no call overlaps another.
-  Meanwhile it looks at the call before (:mod:`flashcore.stages.bench.looks`). Calls rotate through a few sets of
-  tensors that fit in L2 together.
+  Calls rotate through a few sets of tensors that fit in L2 together.
 - cold: like isolated, but before each spacer stores to twice the size of L2 flush it. Persisting lines are reset.
 - eager: the time between two events around N back-to-back calls from Python, over N: the host's time if the host is
   slower than the kernel. Work that calls leave on other streams counts, if it takes half as long again.
@@ -29,7 +28,6 @@ from typing import Any, TypeVar
 from flashcore.runner.guarded import Outputs
 from flashcore.runner.problem_file import load_file
 from flashcore.stages.bench.driver import Driver
-from flashcore.stages.bench.looks import DICE, Looks
 
 _T = TypeVar("_T")
 Calls = Sequence[Callable[[], Any]]
@@ -91,15 +89,6 @@ def calls_for(call_us: float, most: int = _MOST_CALLS) -> int:
     return max(1, min(most, round(SAMPLE_US / max(call_us, 1e-3))))
 
 
-def ending_anywhere(calls: int, sets: int) -> list[int]:
-    """The set of each call, such that each set's last call is anywhere: a launcher cannot know which call is the last,
-    whose answer can be judged."""
-    ends = [*DICE.sample(range(calls - 1), sets - 1), calls - 1]
-    DICE.shuffle(ends)
-    left = ([i for i in range(sets) if ends[i] >= call] for call in range(calls))
-    return [ends.index(call) if call in ends else each[call % len(each)] for call, each in enumerate(left)]
-
-
 class Timer:
     """Prepares calls for timing with CUDA events on the current device. Creates a stream and makes it current.
 
@@ -143,7 +132,7 @@ class Timer:
         outputs: Sequence[Outputs] = (),
     ) -> Timed:
         """Calls of one function on different tensors; ``launches`` per back-to-back sample, or as many as its target
-        time needs. ``outputs``: those of each call, to look at."""
+        time needs. ``outputs``: those of each call."""
         return Timed(self, calls, launches, restored, outputs)
 
     @functools.cached_property
@@ -151,23 +140,18 @@ class Timer:
         """An empty launch: the floor of every regime."""
         return self.prepare([lambda: self.spin(0)])
 
-    def spin(self, cycles: int, blocks: int = 1, look: tuple[int, int, int] = (0, 0, 0)) -> None:
-        self.driver.launch("spin", self.stream.cuda_stream, blocks, 32, cycles, *look)
+    def spin(self, cycles: int, blocks: int = 1) -> None:
+        self.driver.launch("spin", self.stream.cuda_stream, blocks, 32, cycles)
 
     def flush(self, value: int) -> None:
         blocks = len(self._memory) // 4096
         self.driver.launch("flush", self.stream.cuda_stream, blocks, 256, self._memory.data_ptr(), value)
 
     def capture(self, enqueue: Callable[[int], Any], count: int) -> Captured:
-        """A graph of ``count`` calls of ``enqueue``, already replayed once, and its numbers of kernels and copies.
-
-        Raises:
-            FlashcoreError: a call changed what the driver enqueued.
-        """
+        """A graph of ``count`` calls of ``enqueue``, already replayed once, and its numbers of kernels and copies."""
         import torch
 
         graph = torch.cuda.CUDAGraph()
-        self.driver.enqueued.clear()
         gc.disable()  # destroying another shape's graph would invalidate the capture
         try:
             with torch.cuda.stream(self.stream):
@@ -210,25 +194,13 @@ class Timer:
         """us between the events of each of the first ``count`` pairs."""
         return [self.driver.elapsed_us(*pair) for pair in self.events[:count]]
 
-    def spaced(
-        self,
-        regime: str,
-        count: int,
-        call: Callable[[int], Any],
-        looks: Looks | None = None,
-        *,
-        events: bool = False,
-        take: Callable[[int], None] = lambda i: None,
-    ) -> Captured:
-        """A graph of ``count`` spacers, each followed by a call. ``take`` is enqueued before each spacer, which looks
-        at the call before."""
-        look = looks.at(regime, count) if looks else None
+    def spaced(self, regime: str, count: int, call: Callable[[int], Any], *, events: bool = False) -> Captured:
+        """A graph of ``count`` spacers, each followed by a call."""
 
         def enqueue(i: int) -> None:
-            take(i)
             if regime == "cold":
                 self.flush(i + 2)
-            self.spin(SPACER_CYCLES, self.sms, look(i - 1) if look and i else (0, 0, 0))
+            self.spin(SPACER_CYCLES, self.sms)
             if events:
                 self.driver.record(self.events[i][0], self.stream.cuda_stream)
             call(i)
@@ -255,8 +227,6 @@ class Timed:
         before: enqueues work right before a sample's calls, untimed.
     """
 
-    _looks: Looks | None
-
     def __init__(
         self,
         timer: Timer,
@@ -268,8 +238,6 @@ class Timed:
         import torch
 
         self._timer, self._calls, self._restored, self.outputs = timer, calls, restored, outputs
-        tensors = [[guard.tensor for guard in one.guards.values() if guard.tensor.numel()] for one in outputs]
-        self._looks = Looks(tensors) if any(tensors) else None
         most = len(calls) if restored else _MOST_CALLS
         self.before: Callable[[], None] | None = None
         self._answer: Any = None
@@ -286,9 +254,7 @@ class Timed:
         self.launches = launches or calls_for(self._call_us, most)
         self._many = self._single
         if self.launches > 1:
-            one_by_one = restored or not self._looks or self.launches < len(calls)
-            order = range(self.launches) if one_by_one else ending_anywhere(self.launches, len(calls))
-            self._many, nodes = timer.capture(lambda i: self._call(order[i]), self.launches)
+            self._many, nodes = timer.capture(self._call, self.launches)
             self._count_nodes(nodes, self.launches)
             self._answers["back_to_back"] = self._answer
         self._spaced: dict[tuple[str, bool], Any] = {}
@@ -316,18 +282,6 @@ class Timed:
         if mode in _SPACED:
             self._pair(mode, events=False)
         return self._answers.get(mode, self._answer)
-
-    def looks(self, mode: str) -> Looks | None:
-        """The looks at all calls of that mode, if there are any."""
-        return self._looks if mode in _SPACED else None
-
-    def anew(self, take: Callable[[int], None], restage: Callable[[], None], count: int) -> list[float]:
-        """us between events around each of the first ``count`` calls, each right after ``take`` of its index. Runs once
-        before ``restage``, untimed, and once after it."""
-        graph, _ = self._timer.spaced("isolated", count, self._call, events=True, take=take)
-        restage()
-        self._timer.between(graph.replay, cover=_LONG_COVER_CLOCKS)
-        return self._timer.elapsed(count)
 
     def back_to_back(self) -> float:
         self._warm(self.launches)
@@ -386,7 +340,7 @@ class Timed:
         key, count = (regime, events), self._count(regime, events=events)
         alone, spacers = self._timer.spacers(regime, count, events=events)
         if key not in self._spaced:
-            self._spaced[key], nodes = self._timer.spaced(regime, count, self._call, self._looks, events=events)
+            self._spaced[key], nodes = self._timer.spaced(regime, count, self._call, events=events)
             self._count_nodes(nodes, count, spacers)
             if not events:
                 self._answers[regime] = self._answer
