@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -83,6 +84,12 @@ class Roofline:
         return roofline.roofs(self.device, None, tuple(by_gpu) or record.roofs)
 
     @property
+    def listed(self) -> list[tuple[Roof, list[str]]]:
+        """Each roof with its names: a resource has that of its fastest measurement."""
+        named = grouped((replace(roof, resource=""), roof.resource) for roof in self.roofs)
+        return [(roof, names) for roof, names in named.items()]
+
+    @property
     def has_content(self) -> bool:
         """Whether there is anything to show."""
         return bool(self.roofs or self.marks.by_case)
@@ -119,13 +126,12 @@ class Roofline:
         return list(faults.items())[:200]
 
     @property
-    def gaps(self) -> list[tuple[str, list[str]]]:
-        """(reason, cases without any point), the most frequent reason first."""
-        lacking = (
+    def gaps(self) -> list[tuple[str, int]]:
+        """Why cases have no mark, and how many, the most frequent reason first."""
+        lacking = dict.fromkeys(
             (s, r) for s, r in roofline.missing(self.book.record) if not s.kernel and s not in self.marks.by_case
         )
-        missing = dict.fromkeys((reason, str(subject)) for subject, reason in lacking)
-        return sorted(grouped(missing).items(), key=lambda gap: -len(gap[1]))[:100]
+        return Counter(reason for _, reason in lacking).most_common(10)
 
 
 def page(book: Book) -> Page[Roofline]:
