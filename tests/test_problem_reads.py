@@ -13,6 +13,7 @@ import pytest
 
 from flashcore.model.case import Case
 from flashcore.model.causes import FILES_CHANGED, SETTINGS_CHANGED
+from flashcore.model.files import content_hash
 from flashcore.model.record import CaseKey, Reads, Record
 from flashcore.records import freshness, store
 from tests import factory
@@ -219,3 +220,25 @@ def test_a_package_that_was_installed_into_a_folder_of_its_own_is_no_input(tmp_p
     read = json.loads(done.stdout)["reader.py"]
     assert "target/mine/__init__.py" in read, "beside a package, but of the user"
     assert not any("installed_there/" in file for file in read)
+
+
+def test_of_installed_modules_those_with_kernels_count_where_kernels_are_compiled(tmp_path: Path) -> None:
+    (tmp_path / "language").mkdir()
+    (tmp_path / "language" / "__init__.py").write_text("class Kernel: pass\n")
+    packages = tmp_path / "site-packages"
+    packages.mkdir()
+    (packages / "with_kernel.py").write_text("import language; kernel = language.Kernel()\n")
+    (packages / "without.py").write_text("number = 1\n")
+    (packages / "earlier.py").write_text("import language; kernel = language.Kernel()\n")
+    (tmp_path / "launcher.py").write_text("import earlier, with_kernel, without\n")
+    code = (
+        "import json, sys; from flashcore.runner import opened_files as o; import earlier, language; "
+        "root = sys.argv[1]; o.watch('', (language.Kernel,)); sys.path.insert(0, root); import launcher;"
+        "print(json.dumps(o.dependencies(f'{root}/launcher.py', root)))"
+    )
+    environment = os.environ | {"PYTHONPATH": f"{packages}:{tmp_path}:{ROOT / 'harness'}"}
+    run = [sys.executable, "-c", code, tmp_path]
+    done = subprocess.run(run, env=environment, capture_output=True, text=True, check=True)
+    read = json.loads(done.stdout)
+    assert read.keys() == {"site-packages/with_kernel.py"}
+    assert read["site-packages/with_kernel.py"] == content_hash(str(packages / "with_kernel.py"))

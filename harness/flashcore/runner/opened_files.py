@@ -1,7 +1,8 @@
 """Records the files that a suite's Python code opens: what its answers, or the kernels that it launches, depend on.
 
 Every file counts that is not installed, wherever it is: modules found in any way, data, libraries, the names in a
-listed folder, and files that were looked for in vain. Code depends on what is opened while it is on the stack, and on
+listed folder, and files that were looked for in vain. Of what is installed, only modules with kernels count, and only
+where kernels are compiled. Code depends on what is opened while it is on the stack, and on
 what the modules depend on that it imports, even if they were imported before. It cannot be told what a process opens
 that the code starts.
 """
@@ -51,6 +52,9 @@ _contents: dict[str, str] = {}
 #: The files whose dependencies are recorded. Any of them may have started a thread.
 _tracked: list[str] = []
 _made: list[str] = []
+#: The types of kernels, and the modules that were imported before.
+_kernels: tuple[type, ...] = ()
+_before: frozenset[str] = frozenset()
 
 
 def track(file: str) -> None:
@@ -61,7 +65,7 @@ def track(file: str) -> None:
 def dependencies(file: str, root: str) -> dict[str, str]:
     """The files on which a file's code depends, without itself, with the hashes of their content when they were first
     opened. Their paths are relative to the suite's folder, unless only the topmost folder contains both."""
-    pending, files = [file], dict[str, None]()
+    pending, files = [file], dict.fromkeys(_with_kernels())
     while pending:
         more = _opened.get(os.path.abspath(pending.pop()), {}).keys() - files
         files |= dict.fromkeys(more)
@@ -79,12 +83,15 @@ def reads(root: str) -> Reads:
 
 
 @functools.cache
-def watch(made: str = "") -> None:
+def watch(made: str = "", kernels: tuple[type, ...] = ()) -> None:
     """From now on, this process and those that it forks record what is opened and imported.
 
     Args:
         made: a folder whose files they make, which do not count.
+        kernels: the types of kernels that are compiled here: installed modules with such values count too.
     """
+    global _kernels, _before
+    _kernels, _before = kernels, frozenset(sys.modules)
     if made:
         _made.append(f"{os.path.realpath(made)}/")
     since, written = time.time_ns(), set[str]()
@@ -118,6 +125,17 @@ def watch(made: str = "") -> None:
     sys.addaudithook(heard)
     for module, name in ((builtins, "__import__"), (importlib, "import_module")):
         setattr(module, name, _noticing(getattr(module, name)))
+
+
+def _with_kernels() -> Iterator[str]:
+    """The installed modules with kernels that were imported since, without those of the language."""
+    languages = {kind.__module__.partition(".")[0] for kind in _kernels}
+    for name in sys.modules.keys() - _before if _kernels else ():
+        path = os.path.realpath(getattr(module := sys.modules[name], "__file__", None) or "")
+        has_kernel = path.endswith(".py") and any(isinstance(value, _kernels) for value in vars(module).values())
+        if has_kernel and not _counted(path) and name.partition(".")[0] not in languages:
+            _contents[path] = content_hash(path)
+            yield path
 
 
 def _depend(reader: str, path: str) -> None:

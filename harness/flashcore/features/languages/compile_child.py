@@ -114,10 +114,10 @@ def trace(task: Mapping[str, Any], folder: Path, language: Any, kernel_types: tu
     Raises:
         FlashcoreError: it launches nothing, or files changed meanwhile.
     """
-    before, since = set(sys.modules), time.time_ns()
+    since = time.time_ns()
     file, _, name = task["callable"].partition(":")
     launcher = os.path.abspath(os.path.join(task["root"], file))
-    opened_files.watch(os.getcwd())
+    opened_files.watch(os.getcwd(), kernel_types)
     opened_files.track(launcher)
     function = getattr(_module(Path(launcher)), name, None)
     if not callable(function):
@@ -154,7 +154,11 @@ def trace(task: Mapping[str, Any], folder: Path, language: Any, kernel_types: tu
         for i, call in enumerate(launches):
             choices.setdefault(call.choice or -i - 1, []).append({"kernel": called[id(call)], **call.identity})
         shapes[shape]["calls"] = list(choices.values())
-    read = _read(task["root"], launcher, before, since, kernel_types)
+    read = {os.path.relpath(launcher, os.path.realpath(task["root"])): content_hash(launcher)}
+    read |= opened_files.dependencies(launcher, task["root"])
+    for path in (os.path.join(task["root"], file) for file in read):
+        if os.path.isfile(path) and os.stat(path).st_ctime_ns > since:
+            raise FlashcoreError(f"{path}: changed while it was compiled\n  hint: build again")
     return {"kernels": kernels, "shapes": shapes, "read": read}
 
 
@@ -179,24 +183,6 @@ def _module(path: Path) -> ModuleType:
     sys.path.insert(0, str(path.parent))
     exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)  # not what Python has cached of it
     return module
-
-
-def _read(root: str, launcher: str, before: set[str], since: int, kernel_types: tuple[type, ...]) -> dict[str, str]:
-    """The files that the kernels may depend on, with hashes: what the launcher's code opened, and installed modules
-    that have a kernel."""
-    packages = {*sys.stdlib_module_names, "flashcore", *(kind.__module__.partition(".")[0] for kind in kernel_types)}
-    files = {os.path.relpath(launcher, os.path.realpath(root)): content_hash(launcher)}
-    files |= opened_files.dependencies(launcher, root)
-    opened = {os.path.realpath(os.path.join(root, file)) for file in files}
-    for name in set(sys.modules) - before:
-        real = os.path.realpath(getattr(sys.modules[name], "__file__", None) or "")
-        has_kernel = any(isinstance(value, kernel_types) for value in vars(sys.modules[name]).values())
-        if has_kernel and real.endswith(".py") and real not in opened and name.partition(".")[0] not in packages:
-            files[real] = content_hash(real)
-    for path in (os.path.join(root, file) for file in files):
-        if os.path.isfile(path) and os.stat(path).st_ctime_ns > since:
-            raise FlashcoreError(f"{path}: changed while it was compiled\n  hint: build again")
-    return files
 
 
 if __name__ == "__main__":
