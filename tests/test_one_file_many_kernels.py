@@ -190,6 +190,12 @@ def test_equal_files_are_the_same_whatever_they_are_called(
             "  cudaLaunchKernelEx(&once, heavy, (float*)nullptr);\n  ",
             True,
         ),
+        (
+            "\n#define LAUNCH(how) cudaLaunchKernel##how\n  cudaLaunchConfig_t once = {};\n"
+            "  once.gridDim = once.blockDim = 1;\n  LAUNCH(Ex)(&once, heavy, (float*)nullptr);\n  ",
+            True,
+        ),
+        ("/* not by cudaLaunchKernelEx */ ", False),
         ("heavy<<<1, 256, 0, stream>>>(nullptr);\n  ", True),
         ("void* args[1];\n  cudaLaunchKernel((const void*)heavy, 1, 256, args, 0, stream);\n  ", True),
         ("void* args[1];\n  cudaLaunchCooperativeKernel((void*)heavy, 1, 256, args, 0, stream);\n  ", True),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flashcore.build import binding, dependencies, ninja_graph
 from flashcore.build.libraries import Libraries
-from flashcore.build.ninja_graph import EXPORTS, HOST_FLAGS, LINK, RECORDER_SOURCE, Unit
+from flashcore.build.ninja_graph import EXPORTS, HOST_FLAGS, LINK, RECORDER_SOURCE, STEPS, Unit
 from flashcore.machine import toolchain
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.suite import ForeignLauncher, Problem, Suite, Variant
@@ -24,9 +24,8 @@ class Builder:
         self.suite, self.torch_root = suite, torch_root
         self.nvcc, self.root = toolchain.find_nvcc(folder), folder / suite.name
         torch_version = (torch_root / "version.py").read_text(encoding="utf-8") if torch_root else None
-        release = (
-            f"nvcc {self.nvcc.version} torch {torch_root} {torch_version} {HOST_FLAGS} {LINK} {EXPORTS.read_text()}"
-        )
+        texts = [file.read_text(encoding="utf-8") for file in (EXPORTS, STEPS)]
+        release = f"nvcc {self.nvcc.version} torch {torch_root} {torch_version} {HOST_FLAGS} {LINK} {texts}"
         include = [*(Path(suite.root) / i for i in suite.include), ninja_graph.HARNESS_INCLUDE]
         tools = dependencies.Tools(toolchain.compilers(self.nvcc), self.nvcc.root, release)
         self.inputs = dependencies.Inputs(suite.root, self.root, tools, include)

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flashcore.build import dependencies
+from flashcore.build import dependencies, launch_plan
 from flashcore.build.builder import Builder
-from flashcore.build.ninja_graph import CUBIN, HOST_TEXT, LINKED, LOG, OBJECT, OPERATOR, PLAN, RULE, SASS, Unit
+from flashcore.build.ninja_graph import (
+    CUBIN,
+    HARNESS_INCLUDE,
+    HOST_TEXT,
+    LINKED,
+    LOG,
+    OBJECT,
+    OPERATOR,
+    PLAN,
+    RULE,
+    SASS,
+    Unit,
+)
 from flashcore.errors import ManifestError
 from flashcore.model import cache
 from flashcore.model.files import file_hash, writing
@@ -38,14 +52,19 @@ def move(builder: Builder, unit: Unit, problem: Path) -> tuple[Path, dict[str, A
     closure = builder.inputs.closure([unit.variant.name, unit.flags, *linked], files, headers)
     host, cxx = host_code.read(unit.folder / OBJECT) if unit.is_host else ("", "")
     host = dependencies.digest([host, linked]) if host and linked else host
-    text = file_hash(host_text := unit.folder / HOST_TEXT)
-    for temporary in (host_text, unit.folder / LINKED):
-        temporary.unlink(missing_ok=True)
+    preprocessed = (unit.folder / HOST_TEXT).read_bytes()
+    text = hashlib.sha256(re.sub(rb"(?m)^# \d.*\n", b"", preprocessed)).hexdigest()  # without names of files
+    more = unit.is_host and launch_plan.may_launch_more(
+        unit.folder / OBJECT, preprocessed, builder.suite.root, (builder.nvcc.root, HARNESS_INCLUDE)
+    )
+    for temporary in (HOST_TEXT, LINKED):
+        (unit.folder / temporary).unlink(missing_ok=True)
     builder.inputs.refuse_changed(rule, problem)
     final = builder.name(unit, key)
     digests = {name: file_hash(unit.folder / name) for name in (*unit.wanted, LOG, OBJECT, SASS)}
     code = cubin.read(unit.folder / CUBIN, unit.arch).code
-    contents = {"closure": closure, "code": code, "host": host, "cxx": cxx, "text": text, "files": digests}
+    contents = {"closure": closure, "code": code, "host": host, "cxx": cxx, "text": text, "more": more}
+    contents["files"] = digests
     cache.keep(unit.folder, _MANIFEST, final.name, contents)
     with writing(final):
         if reason or not read(final, unit.wanted):  # damaged, or lacking files that this build needs
@@ -88,6 +107,13 @@ def read(folder: Path, wanted: Iterable[str]) -> dict[str, Any]:
         return contents if intact and cache.trusted(folder) else {}
     except (OSError, LookupError):
         return {}
+
+
+def may_launch_more(artifact: Artifact) -> bool:
+    """Whether its host code, whose plan is declared, has launches that no plan names."""
+    folder = Path(artifact.plan_library or "").parent
+    contents: dict[str, Any] = cache.recall(folder, _MANIFEST, folder.name) or {}
+    return bool(contents.get("more"))
 
 
 def artifact(unit: Unit, folder: Path, contents: Mapping[str, Any], seconds: float | None = None) -> Artifact:

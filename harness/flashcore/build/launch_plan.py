@@ -20,8 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from flashcore.build.dependencies import parsed
-from flashcore.build.ninja_graph import HARNESS_INCLUDE, OBJECT, RULE
+from flashcore.build.ninja_graph import OBJECT
 from flashcore.machine.isolated import Ended, isolated, started
 from flashcore.model import cache, plugin
 from flashcore.model.cause import Cause, as_json, from_json
@@ -52,8 +51,9 @@ _STEADY = re.compile(
 _LAUNCHES = re.compile(
     r"__cudaPushCallConfiguration|cudaLaunch(Cooperative)?Kernel(_ptsz|MultiDevice)?|cuLaunch\w+|cu(da)?GraphLaunch\w*"
 )
-#: ``flashcore::run`` calls this one too, and a compiler puts both into one function: only the text tells them apart.
-_EXTENDED = b"cudaLaunchKernelEx"
+#: ``flashcore::run`` calls this one too, and a compiler puts both into one function: only the preprocessed text tells
+#: them apart, by the lines that name files.
+_EXTENDED = rb'(?m)^# \d+ "(.*?)"|cudaLaunchKernelEx'
 
 
 class LaunchRecord(ctypes.Structure):
@@ -106,21 +106,23 @@ class _Question:
         return ",".join(filter(None, (*map(str, self.sizes), recording)))
 
 
-def may_launch_more(artifact: Artifact, root: str, toolkit: Path) -> bool:
-    """Whether its host code, whose plan is declared, has other launches, such as ``<<<…>>>``, which no plan names.
+def may_launch_more(compiled: Path, text: bytes, root: str, declaring: Iterable[Path]) -> bool:
+    """Whether host code has launches, such as ``<<<…>>>``, that no declared plan names.
 
     Args:
-        root: the suite's folder, of relative names of what the compiler read.
-        toolkit: the compiler's folder, whose headers declare all launches.
+        compiled: its object file.
+        text: its preprocessed text.
+        root: the folder of relative names in the text.
+        declaring: folders of headers that declare all launches.
     """
-    if artifact.plan_library is None:
-        return False
-    folder = Path(artifact.plan_library).parent
-    if any(map(_LAUNCHES.fullmatch, host_code.undefined(folder / OBJECT))):
+    if any(map(_LAUNCHES.fullmatch, host_code.undefined(compiled))):
         return True
-    files = (Path(root, file).resolve() for file in parsed((folder / RULE).read_text(errors="surrogateescape")))
-    excluded = (toolkit.resolve(), HARNESS_INCLUDE.resolve())
-    return any(_EXTENDED in file.read_bytes() for file in files if not any(map(file.is_relative_to, excluded)))
+    files, file = set[Path](), ""
+    for found in re.finditer(_EXTENDED, text):
+        file = found[1].decode(errors="surrogateescape") if found[1] else file
+        if not found[1]:
+            files.add(Path(root, file).resolve())
+    return any(not any(f.is_relative_to(folder.resolve()) for folder in declaring) for f in files)
 
 
 def plans(

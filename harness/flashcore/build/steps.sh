@@ -19,8 +19,8 @@ compile) # SUITE NVCC...: nvcc's command, in the suite's folder
   code=$?
   if [ $code = 0 ]; then
     printf '%s\n' "$output" >"$folder/variant.log.$$" && mv "$folder/variant.log.$$" "$folder/variant.log" || exit 1
-    # Without line markers. Host code that was not kept is unlike any other.
-    grep -av '^# [0-9]' "$keep"/*.cpp4.ii >"$folder/host.ii" 2>/dev/null || echo "$folder" >"$folder/host.ii"
+    # Host code that was not kept is unlike any other.
+    mv "$keep"/*.cpp4.ii "$folder/host.ii" 2>/dev/null || echo "$folder" >"$folder/host.ii" || exit 1
     for cubin in "$keep"/*.cubin; do
       [ ! -f "$cubin" ] || mv "$cubin" "$folder/variant.cubin" || exit 1
     done
