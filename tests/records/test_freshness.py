@@ -153,25 +153,6 @@ def test_what_a_key_depends_on(tmp_path: Path) -> None:
     assert keys(loaded)[case].closure != first[case].closure
 
 
-def test_what_a_problem_imports_of_its_suite_is_part_of_the_key(tmp_path: Path) -> None:
-    """Another helper is another problem, however far it is away; what nobody imports is none of it."""
-    root = shutil.copytree(TOY, tmp_path / "suite")
-    loaded = load.load(root)
-    alone = keys(loaded)[Case("plain", "small")]
-    (root / "helper.py").write_text("import further\n", encoding="utf-8")
-    (root / "further.py").write_text("import helper\nSCALE = 1.0\n", encoding="utf-8")
-    assert keys(loaded)[Case("plain", "small")] == alone
-    problem = root / "problem.py"
-    text = problem.read_text(encoding="utf-8")
-    problem.write_text(text + "\ndef late():\n    from helper import further\n", encoding="utf-8")
-    first = keys(loaded)[Case("plain", "small")]
-    (root / "further.py").write_text("import helper\nSCALE = 2.0\n", encoding="utf-8")
-    second = keys(loaded)[Case("plain", "small")]
-    assert len({alone.code, first.code, second.code}) == len({alone.closure, first.closure, second.closure}) == 3
-    (root / "nobody.py").write_text("SCALE = 3.0\n", encoding="utf-8")
-    assert keys(loaded)[Case("plain", "small")] == second
-
-
 def test_what_was_not_built_has_no_key() -> None:
     assert set(keys(load.load(TOY), status="failed")) == {Case("torch_mul", "tail"), Case("torch_mul", "small")}
 

@@ -44,6 +44,20 @@ def test_an_edited_file_has_other_amounts(tmp_path: Path) -> None:
     assert {*map(str, before)}.isdisjoint(map(str, after))
 
 
+def test_an_edited_module_or_table_that_the_problem_reads_has_other_amounts(tmp_path: Path) -> None:
+    text = PROBLEM.format(body="import sizes").replace(": 2", ": sizes.FLOP + float(open(__file__ + '.txt').read())")
+    problems = {Path(p.file) for p in factory.suite().problems.values()}
+
+    def flop(module: int, table: int) -> set[float]:
+        for file in problems:
+            (tmp_path / file.parent).mkdir(parents=True, exist_ok=True)
+            (tmp_path / file.parent / "sizes.py").write_text(f"FLOP = {module}")
+            (tmp_path / f"{file}.txt").write_text(str(table))
+        return {v for a in amounts(tmp_path, text) for name, v in a.items() if name != "flop"}
+
+    assert [flop(2, 0), flop(3, 0), flop(3, 4), flop(3, 4)] == [{2}, {3}, {7}, {7}]
+
+
 def test_each_case_has_the_amounts_of_its_shape_and_roof(tmp_path: Path) -> None:
     suite = factory.suite()
     cases = [(v, s) for v in suite.variants.values() for s in suite.shapes.values()]

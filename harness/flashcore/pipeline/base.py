@@ -18,7 +18,6 @@ from flashcore.model.suite import Suite
 from flashcore.pipeline.judging import today
 from flashcore.pipeline.revision import Revision, extracted
 from flashcore.records import lookup, store
-from flashcore.records.freshness import module_hash
 from flashcore.runner import opened_files
 from flashcore.runner.problem_file import load_problem
 from flashcore.suites.find import suite_folder
@@ -104,7 +103,7 @@ def _other_answers(suite: Suite, revision: Revision, folder: Path) -> Iterator[s
     problems = dict.fromkeys(problem.file for problem in suite.problems.values())
     changed, decides = f"not as in {revision.name}", "which decides which answers are right"
     for file in problems:
-        if module_hash(folder / file) != module_hash(Path(suite.root, file)):
+        if file_hash(folder / file) != file_hash(Path(suite.root, file)):
             yield f"{file}: {changed}; it decides which answers are right"
     for problem, files in _reads(suite).items():
         for file in sorted({*files} - {*problems}):

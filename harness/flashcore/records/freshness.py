@@ -6,13 +6,11 @@ are *stale*, and count as unmeasured.
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,13 +68,13 @@ def case_keys(
     root = Path(suite.root)
     built = {a.variant: a for a in artifacts if a.arch == arch and a.status == "ok"}
     launches = {case: [astuple(x) for x in p.launches] for case, p in plans_for(plans, arch).items()}
-    problems = {name: module_hash(root / p.file) for name, p in suite.problems.items()}
+    problems = {name: file_hash(root / p.file) for name, p in suite.problems.items()}
     keys: dict[Case, CaseKey] = {}
     for variant, shape in cases:
         inputs: list[object] = [problems[variant.problem], sorted(shape.params.items()), variant.tolerance]
         artifact = built.get(variant.name)
         if variant.is_reference:
-            key = CaseKey(module_hash(root / variant.kind.file), "", "", peer=True)
+            key = CaseKey(file_hash(root / variant.kind.file), "", "", peer=True)
         elif artifact is None:
             continue
         elif isinstance(variant.kind, CompiledCallable):
@@ -91,33 +89,6 @@ def case_keys(
         settings = _hash([suite.problems[variant.problem].seeds, shape.repeats, shape.rank_by])
         keys[Case(variant.name, shape.name)] = replace(key, settings=settings, **hashes)
     return keys
-
-
-def module_hash(file: Path) -> str:
-    """The hash of a Python file and the modules of its folder that it imports, transitively."""
-    hashes: dict[Path, str] = {}
-    pending = [file]
-    while pending:
-        path = pending.pop()
-        hashes[path] = file_hash(path)
-        names = _imported(path.read_bytes() if hashes[path] else b"")
-        modules = (file.parent / f"{name}{end}" for name in names for end in (".py", "/__init__.py"))
-        pending += [p for p in modules if p not in hashes and p.is_file()]
-    digest = hashes.pop(file)
-    imported = [(path.name, module) for path, module in sorted(hashes.items())]
-    return _hash([digest, *imported]) if imported else digest
-
-
-@lru_cache
-def _imported(source: bytes) -> set[str]:
-    """The top-level names of a source's imports, nested ones included; empty if it is not valid Python."""
-    try:
-        nodes = [*ast.walk(ast.parse(source))]
-    except (SyntaxError, ValueError):
-        return set()
-    names = [a.name for n in nodes if isinstance(n, ast.Import) for a in n.names]
-    names += [n.module for n in nodes if isinstance(n, ast.ImportFrom) and n.module and not n.level]
-    return {name.partition(".")[0] for name in names}
 
 
 def _hash(value: object) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ from flashcore.errors import FlashcoreError, UsageError
 from flashcore.machine.isolated import Ended, isolated
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
+from flashcore.model.files import content_hash
 from flashcore.model.record import CaseSubject, Fact, Source
 from flashcore.model.suite import Shape, Suite, Variant
-from flashcore.records.freshness import module_hash
+from flashcore.runner import opened_files
 from flashcore.runner.problem_file import load_problem, work_of
 from flashcore.stages.context import Context
 
@@ -56,8 +58,12 @@ def works(suite: Suite, cases: Iterable[tuple[Variant, Shape]]) -> list[dict[str
         FlashcoreError: the file cannot be imported.
     """
     root = str(Path(suite.root).resolve())
-    files = {name: (p.file, module_hash(Path(root, p.file))) for name, p in suite.problems.items()}
-    keys = [(root, *files[s.problem], json.dumps(dict(s.params)), v.roof) for v, s in cases]
+    keys = [(root, suite.problems[s.problem].file, json.dumps(dict(s.params)), v.roof) for v, s in cases]
+    for file in {file for _, file, *_ in keys}:
+        read = _read.get((root, file), {})
+        if any(content_hash(os.path.join(root, name)) != digest for name, digest in read.items()):
+            for key in [key for key in _answers if key[:2] == (root, file)]:
+                del _answers[key]
     if missing := [key for key in dict.fromkeys(keys) if key not in _answers]:
         answer = isolated(_TIME_LIMIT, lambda: _evaluated(missing))
         if isinstance(answer, Ended):
@@ -67,16 +73,25 @@ def works(suite: Suite, cases: Iterable[tuple[Variant, Shape]]) -> list[dict[str
             raise UsageError(f"{named}: expected work() to return amounts, but {how}\n{answer.output}".rstrip())
         if isinstance(answer, dict):
             raise (UsageError if answer["usage"] else FlashcoreError)(answer["text"])
-        _answers.update(zip(missing, answer, strict=True))
+        amounts, reads = answer
+        _answers.update(zip(missing, amounts, strict=True))
+        _read.update({(root, file): contents for file, contents in reads.items()})
     return [_answers[key] for key in keys]
 
 
-_Key = tuple[str, str, str, str, str]  # the suite's folder, file, its hash, params as JSON, roof
+_Key = tuple[str, str, str, str]  # the suite's folder, file, params as JSON, roof
 _answers: dict[_Key, dict[str, float]] = {}
+#: A problem's folder and file → the files that its amounts depend on, with the hashes of their content.
+_read: dict[tuple[str, str], dict[str, str]] = {}
 
 
-def _evaluated(keys: Iterable[_Key]) -> Any:
+def _evaluated(keys: Sequence[_Key]) -> Any:
+    opened_files.watch()
+    paths = {file: os.path.join(root, file) for root, file, *_ in keys}
+    own = {file: content_hash(path) for file, path in paths.items()}
     try:
-        return [work_of(load_problem(root, file), json.loads(params), roof) for root, file, _, params, roof in keys]
+        amounts = [work_of(load_problem(root, file), json.loads(params), roof) for root, file, params, roof in keys]
     except FlashcoreError as error:
         return {"usage": isinstance(error, UsageError), "text": str(error)}
+    root = keys[0][0]
+    return amounts, {f: {f: own[f], **opened_files.dependencies(path, root)} for f, path in paths.items()}

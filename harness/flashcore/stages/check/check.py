@@ -19,9 +19,9 @@ from flashcore.machine.toolchain import version_of
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import Cause, cause_text, from_json
 from flashcore.model.causes import IN_STEP, NOT_COMPARED, UNANSWERED, OutOfBounds, WrongAnswer
-from flashcore.model.files import write_atomically, writing
+from flashcore.model.files import file_hash, write_atomically, writing
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult
-from flashcore.records.freshness import merged, module_hash
+from flashcore.records.freshness import merged
 from flashcore.runner.accuracy import FACT_NAMES, NORMAL, QUANTIZATION
 from flashcore.runner.journal import Result, Task
 from flashcore.runner.kernel_call import KernelCall, Operator
@@ -121,10 +121,10 @@ def _opcheck_files(context: Context, cases: Sequence[KernelCall]) -> list[Path]:
     """The files that record a passed opcheck of these cases' operators. The name is a hash of all that the result
     depends on: the operator, its inputs, and the checker's versions."""
     folder = context.build_folder / context.suite.name / ".opcheck"
-    child = module_hash(Path(__file__).with_name("child.py"))
+    child = file_hash(Path(__file__).with_name("child.py"))
     checker = (version_of("torch"), version_of("flashcore"), context.device, child)
     keys = [
-        (c.target.host, module_hash(Path(c.root) / c.problem_file), sorted(c.params.items()), checker)
+        (c.target.host, file_hash(Path(c.root) / c.problem_file), sorted(c.params.items()), checker)
         for c in cases
         if isinstance(c.target, Operator) and c.target.host
     ]
