@@ -32,7 +32,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU's datasheet. Units: MHz, GB/s, GiB, MiB; ``*_per_clock`` and ``fp32_lanes`` are per SM."""
+    """A GPU's datasheet. Units: MHz, GB/s, MiB; ``*_per_clock`` and ``fp32_lanes`` are per SM."""
 
     key: str
     names: tuple[str, ...]
@@ -42,7 +42,6 @@ class Device:
     source: str
     clock_mhz: float
     dram_gbps: float
-    memory_gib: float
     l2_mib: float
     fp32_lanes: int
     mufu_per_clock: int

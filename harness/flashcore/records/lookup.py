@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import sys
 from collections.abc import Collection, Iterator, Sequence
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from flashcore.errors import RecordError, UsageError
 from flashcore.model.files import PARTIAL
 from flashcore.model.record import SCHEMA_VERSION, Record
+from flashcore.model.text import matches_any
 from flashcore.records import packed
 from flashcore.records.store import HEADER, RUN_ID, opened
 
@@ -154,10 +154,8 @@ def _has_case(run: Traversable, variants: Collection[str], shapes: Collection[st
     except _DAMAGED:
         return False
 
-    def matches(name: str, globs: Collection[str]) -> bool:
-        return not globs or any(fnmatch.fnmatch(name, glob) for glob in globs)
-
-    return any(matches(variant, variants) and matches(shape, shapes) for variant, shape in cases)
+    globs = [*variants] or ["*"], [*shapes] or ["*"]
+    return any(all(map(matches_any, case, globs)) for case in cases)
 
 
 def _of_sanitizer(run: Traversable) -> bool:
