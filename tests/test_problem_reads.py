@@ -237,7 +237,7 @@ def test_of_installed_modules_those_with_kernels_count_where_kernels_are_compile
         "print(json.dumps(o.dependencies(f'{root}/launcher.py', root)))"
     )
     environment = os.environ | {"PYTHONPATH": f"{packages}:{tmp_path}:{ROOT / 'harness'}"}
-    run = [sys.executable, "-c", code, tmp_path]
+    run = [sys.executable, "-c", code, str(tmp_path)]
     done = subprocess.run(run, env=environment, capture_output=True, text=True, check=True)
     read = json.loads(done.stdout)
     assert read.keys() == {"site-packages/with_kernel.py"}

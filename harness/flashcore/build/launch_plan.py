@@ -117,12 +117,14 @@ def may_launch_more(compiled: Path, text: bytes, root: str, declaring: Iterable[
     """
     if any(map(_LAUNCHES.fullmatch, host_code.undefined(compiled))):
         return True
-    files, file = set[Path](), ""
+    files, file = set[bytes](), b""
     for found in re.finditer(_EXTENDED, text):
-        file = found[1].decode(errors="surrogateescape") if found[1] else file
-        if not found[1]:
-            files.add(Path(root, file).resolve())
-    return any(not any(f.is_relative_to(folder.resolve()) for folder in declaring) for f in files)
+        if found[1]:
+            file = found[1]
+        else:
+            files.add(file)
+    folders = [folder.resolve() for folder in declaring]
+    return not all(any(map(Path(root, os.fsdecode(f)).resolve().is_relative_to, folders)) for f in files)
 
 
 def plans(

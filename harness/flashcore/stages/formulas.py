@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +59,9 @@ def works(suite: Suite, cases: Iterable[tuple[Variant, Shape]]) -> list[dict[str
     """
     root = str(Path(suite.root).resolve())
     keys = [(root, suite.problems[s.problem].file, json.dumps(dict(s.params)), v.roof) for v, s in cases]
-    for file in {file for _, file, *_ in keys}:
-        read = _read.get((root, file), {})
-        if any(content_hash(os.path.join(root, name)) != digest for name, digest in read.items()):
-            for key in [key for key in _answers if key[:2] == (root, file)]:
-                del _answers[key]
+    if any(content_hash(path) != digest for path, digest in _read.items()):
+        _answers.clear()
+        _read.clear()
     if missing := [key for key in dict.fromkeys(keys) if key not in _answers]:
         answer = isolated(_TIME_LIMIT, lambda: _evaluated(missing))
         if isinstance(answer, Ended):
@@ -75,23 +73,23 @@ def works(suite: Suite, cases: Iterable[tuple[Variant, Shape]]) -> list[dict[str
             raise (UsageError if answer["usage"] else FlashcoreError)(answer["text"])
         amounts, reads = answer
         _answers.update(zip(missing, amounts, strict=True))
-        _read.update({(root, file): contents for file, contents in reads.items()})
+        _read.update(reads)
     return [_answers[key] for key in keys]
 
 
 _Key = tuple[str, str, str, str]  # the suite's folder, file, params as JSON, roof
 _answers: dict[_Key, dict[str, float]] = {}
-#: A problem's folder and file → the files that its amounts depend on, with the hashes of their content.
-_read: dict[tuple[str, str], dict[str, str]] = {}
+#: The files that the answers depend on, with the hashes of their content.
+_read: dict[str, str] = {}
 
 
-def _evaluated(keys: Sequence[_Key]) -> Any:
+def _evaluated(keys: Iterable[_Key]) -> Any:
     opened_files.watch()
-    paths = {file: os.path.join(root, file) for root, file, *_ in keys}
-    own = {file: content_hash(path) for file, path in paths.items()}
+    read = {path: content_hash(path) for path in {os.path.join(root, file) for root, file, *_ in keys}}
     try:
         amounts = [work_of(load_problem(root, file), json.loads(params), roof) for root, file, params, roof in keys]
     except FlashcoreError as error:
         return {"usage": isinstance(error, UsageError), "text": str(error)}
-    root = keys[0][0]
-    return amounts, {f: {f: own[f], **opened_files.dependencies(path, root)} for f, path in paths.items()}
+    for path in [*read]:
+        read |= opened_files.dependencies(path, "/")
+    return amounts, read
