@@ -31,7 +31,7 @@ from flashcore.errors import UsageError
 from flashcore.machine import toolchain
 from flashcore.model.decide import ALPHA, EFFECT, PROCESSES, Process, decide
 from flashcore.runner.kernel_call import KernelCall
-from flashcore.runner.pool import Pool
+from flashcore.runner.queue import Pool
 from flashcore.stages.bench import time_pairs
 from flashcore.stages.bench.time_pairs import Contest, Times, copied
 from flashcore.stages.settings import Settings

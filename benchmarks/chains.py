@@ -15,7 +15,7 @@ from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.features.compare.match_cases import BuiltSuite
 from flashcore.pipeline.opening import open_context
 from flashcore.runner.kernel_call import KernelCall
-from flashcore.runner.pool import Pool
+from flashcore.runner.queue import Pool
 from flashcore.stages.bench import time_pairs
 from flashcore.stages.bench.time_pairs import Contest, copied
 from flashcore.stages.cases import child_cases

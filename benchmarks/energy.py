@@ -22,7 +22,7 @@ from flashcore.errors import CapabilityError, Exit
 from flashcore.features.energy.measure import measure as energy_of
 from flashcore.pipeline import plugins
 from flashcore.pipeline.opening import open_context
-from flashcore.runner.pool import Pool
+from flashcore.runner.queue import Pool
 from flashcore.stages.cases import child_cases
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.settings import Settings

@@ -34,13 +34,12 @@ from benchmarks import raw
 from flashcore.errors import UsageError
 from flashcore.machine import python_process
 from flashcore.records import lookup, store
-from flashcore.runner.journal import Result, Task, answer_of, lost_in, measured_on, parse, read_journal
-from flashcore.runner.pool import Pool
-from flashcore.runner.process import LocalGpu
-from flashcore.runner.program import Limits, Program
+from flashcore.runner.journal import Result, Share, Task, lost_in, measured_on, messages, read_journal
+from flashcore.runner.process import Limits, LocalGpu, Program
+from flashcore.runner.queue import Pool
 
 _CHILD = (
-    "import os, sys, time\nfrom flashcore.runner.journal import child\n"
+    "import os, sys, time\nfrom flashcore.runner.child import child\n"
     "def perform(task, journal):\n"
     "    if note := task.payload['note']:\n"
     "        open(note, 'a').write(f'{task.name} {os.getppid()}\\n')\n"
@@ -105,15 +104,15 @@ def _command(task_file: Path, journal: Path) -> list[str]:
 
 
 def _share(folder: Path, cases: int, places: Sequence[Any], seconds: float, note: str = "") -> list[Result]:
-    program = Program(command=_command, limits=Limits(batch=1024), refill=True)
+    program = Program(command=_command, limits=Limits(batch=1024))
     with Pool(places) as workers:
         return workers.run(_tasks(cases, seconds, note), program, folder)
 
 
 def _answers(folder: Path) -> Counter[str]:
     """The number of results for each task."""
-    lines = (line for path in folder.glob("*.jsonl") for line in read_journal(path))
-    return Counter(r.name for line in lines if (r := answer_of(line)) is not None and r.status == "ok")
+    written = (message for path in folder.glob("*.jsonl") for message in read_journal(path))
+    return Counter(m.name for m in written if isinstance(m, Result) and m.status == "ok")
 
 
 # --- scale --------------------------------------------------------------------------------------
@@ -294,10 +293,10 @@ def _busy(folder: Path) -> dict[str, float]:
     seconds_of: dict[str, float] = {}
     for path in folder.rglob("journal-*.jsonl.gz"):
         tasks = path.with_name(f"{path.name.replace('journal', 'tasks').removesuffix('.jsonl.gz')}.json.gz")
-        head = json.loads(gzip.decompress(tasks.read_bytes()).splitlines()[0])
-        for line in parse(gzip.decompress(path.read_bytes())):
-            if (answer := answer_of(line)) is not None:
-                seconds_of[head.get("gpu", "")] = seconds_of.get(head.get("gpu", ""), 0.0) + answer.seconds
+        gpu = Share.decode(gzip.decompress(tasks.read_bytes()).splitlines()[0]).gpu
+        for message in messages(gzip.decompress(path.read_bytes())):
+            if isinstance(message, Result):
+                seconds_of[gpu] = seconds_of.get(gpu, 0.0) + message.seconds
     return {gpu: round(seconds, 2) for gpu, seconds in seconds_of.items()}
 
 
@@ -357,7 +356,6 @@ def table(results: raw.Results) -> list[str]:
         for stage, busy in both[0]["busy"].items():
             shares = ", ".join(f"{100 * s / both[0]['stages'][stage]:.0f} %" for s in busy.values())
             lines.append(f"a task was in progress for {shares} of {stage}")
-        lines.append(f"spread {both[0]['spread']}")
     return lines
 
 

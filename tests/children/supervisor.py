@@ -7,15 +7,12 @@ import sys
 from pathlib import Path
 
 from flashcore.runner.journal import Task
-from flashcore.runner.pool import Pool
-from flashcore.runner.process import LocalGpu
-from flashcore.runner.program import Limits, Program
+from flashcore.runner.process import Limits, LocalGpu, Program
+from flashcore.runner.queue import Pool
 
 tasks = [Task(t["name"], t["payload"]) for t in json.loads(sys.argv[2])]
 actor = str(Path(__file__).with_name("actor.py"))
-program = Program(
-    command=lambda t, j: [sys.executable, actor, str(t), str(j)], limits=Limits(time_limit=600), refill=True
-)
+program = Program(command=lambda t, j: [sys.executable, actor, str(t), str(j)], limits=Limits(time_limit=600))
 try:
     with Pool([LocalGpu(name) for name in sys.argv[3:]]) as pool:
         pool.run(tasks, program, Path(sys.argv[1]))

@@ -33,6 +33,7 @@ from flashcore.gate import baseline, judge
 from flashcore.gate.formats import FORMATS
 from flashcore.gate.locate import Places
 from flashcore.model.case import Case
+from flashcore.model.causes import NOT_RUN, Hang
 from flashcore.model.record import CaseSubject
 from flashcore.readers.ncu import raw_page
 from flashcore.records import store
@@ -196,13 +197,16 @@ def test_record(folder: Path, seed: int, values: list[Any]) -> None:
 # --- journals -------------------------------------------------------------------------------------
 
 LINES: list[dict[str, Any]] = [
-    {"event": "start", "pid": 7},
-    {"event": "begin", "name": "a/s"},
-    {"event": "step", "name": "a/s", "step": "seed 0"},
-    {"event": "result", "name": "a/s", "data": {"x": 1.5}, "seconds": 0.5},
-    {"event": "begin", "name": "b/s"},
-    {"event": "fail", "name": "b/s", "cause": {"cause": "hang", "seconds": 5}, "seconds": 5, "step": "b s"},
-    {"event": "skip", "name": "b/t", "cause": {"cause": "interrupted"}},
+    json.loads(journal.encode(message))
+    for message in (
+        journal.Started(7),
+        journal.Begun("a/s", 1.0),
+        journal.Reached("a/s", journal.Step("seed 0")),
+        journal.Result("a/s", "ok", None, {"x": 1.5}, 0.5),
+        journal.Begun("b/s", 2.0),
+        journal.Result("b/s", "failed", Hang(5.0), None, 5.0, journal.Step("s", "b")),
+        journal.Result("b/t", "skipped", NOT_RUN()),
+    )
 ]
 
 

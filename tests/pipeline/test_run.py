@@ -14,7 +14,7 @@ from flashcore.model.record import Record
 from flashcore.pipeline import resume, roofs
 from flashcore.pipeline import run as run_module
 from flashcore.records import store
-from flashcore.runner.pool import Pool
+from flashcore.runner.queue import Pool
 from flashcore.stages.context import Context
 from flashcore.stages.settings import Settings
 from tests import factory

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -13,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import CapabilityError
-from flashcore.runner.journal import Task, answers, measured_on
-from flashcore.runner.pool import Pool
+from flashcore.runner.journal import Share, Task, answers, measured_on
 from flashcore.runner.process import LocalGpu
+from flashcore.runner.queue import Pool
 from tests.conftest import ROOT
 from tests.support.processes import actor, does, gone, until
 from tests.support.staged import program, run
@@ -48,7 +47,7 @@ def test_the_child_that_waits_is_given_the_tasks(tmp_path: Path) -> None:
 
 def test_on_each_gpu_one_waits_and_is_refilled(tmp_path: Path) -> None:
     tasks = [does(f"{v}/{s}", "sleep", seconds=0.1) for s in "abcdef" for v in ("x", "y")]
-    refilled = program(actor(), refill=True)
+    refilled = program(actor())
     with Pool(TWO) as pool:
         pool.prepare(refilled, tmp_path)
         results = pool.run(tasks, refilled, tmp_path)
@@ -57,7 +56,7 @@ def test_on_each_gpu_one_waits_and_is_refilled(tmp_path: Path) -> None:
 
 
 def test_a_process_stays_for_the_next_run_in_another_folder(tmp_path: Path) -> None:
-    staying = program(actor(), refill=True)
+    staying = program(actor())
     with Pool() as pool:
         pool.stays = True
         first = pool.run([does("a/x")], staying, tmp_path / "1")
@@ -70,24 +69,22 @@ def test_a_process_stays_for_the_next_run_in_another_folder(tmp_path: Path) -> N
     until(lambda: gone(pid))
 
 
-def test_none_that_stayed_is_left_when_a_run_that_keeps_none_ends(tmp_path: Path) -> None:
-    staying = program(actor(), refill=True, lanes=2, chunk=1)
-    other = program(actor("other"), refill=True)
+def test_one_that_stayed_ends_when_another_program_runs(tmp_path: Path) -> None:
+    """It keeps a context on the GPU, which would void what the other times."""
+    other = program(actor("other"))
     with Pool() as pool:
+        pool.stays = True
         pool.prepare(other, tmp_path / "other")  # has no task, and so uses no GPU
         until(lambda: len(pids(tmp_path / "other")) == 1)
-        pool.stays = True
-        pool.run([does("a/x", "sleep", seconds=0.3), does("b/x", "sleep", seconds=0.3)], staying, tmp_path / "check")
-        used = pids(tmp_path / "check")
-        assert len(used) == 2 and not any(gone(pid, 0.2) for pid in used)
-        pool.stays = False
-        assert pool.run([], staying, tmp_path / "check") == []
-        (idle,) = pids(tmp_path / "other")
-        assert all(gone(pid) for pid in used) and not gone(idle, 0.2)
+        pool.run([does("a/x")], program(actor()), tmp_path / "1")
+        (used,), (idle,) = pids(tmp_path / "1"), pids(tmp_path / "other")
+        assert not gone(used, 0.2) and not gone(idle, 0.0)
+        pool.run([does("a/x")], other, tmp_path / "2")
+        assert gone(used) and not gone(idle, 0.2)
 
 
 def test_a_process_that_crashed_or_hung_is_replaced(tmp_path: Path) -> None:
-    staying = program(actor(), refill=True, time_limit=5.0)
+    staying = program(actor(), time_limit=5.0)
     with Pool() as pool:
         pool.stays = True
         bad = [pool.run([does("a/x", how)], staying, tmp_path / how)[0] for how in ("segv", "loop")]
@@ -104,7 +101,7 @@ def test_a_run_that_is_stopped_ends_the_process_at_work_alone(tmp_path: Path) ->
             raise Stopped
 
     has_begun: list[object] = []
-    staying = program(actor(), refill=True)
+    staying = program(actor())
     with Pool() as pool:
         pool.stays = True
         [idle] = pool.run([does("a/x")], staying, tmp_path / "1")
@@ -118,7 +115,7 @@ def test_a_run_that_is_stopped_ends_the_process_at_work_alone(tmp_path: Path) ->
 
 def test_no_more_wait_than_there_are_tasks(tmp_path: Path) -> None:
     with Pool() as pool:
-        pool.prepare(program(actor(), lanes=4), tmp_path, most=1)
+        pool.prepare(program(actor(), children=4), tmp_path, most=1)
         assert len(list(tmp_path.glob("tasks-*"))) == 1
 
 
@@ -180,7 +177,7 @@ def test_what_is_wrong_with_the_machine_is_still_said(tmp_path: Path) -> None:
 def test_a_killed_driver_leaves_nobody_waiting(tmp_path: Path) -> None:
     code = (
         "import sys, time\nfrom pathlib import Path\n"
-        "from flashcore.runner.pool import Pool\nfrom tests.support.staged import program\n"
+        "from flashcore.runner.queue import Pool\nfrom tests.support.staged import program\n"
         "from tests.support.processes import actor\n"
         "Pool().prepare(program(actor()), Path(sys.argv[1]))\ntime.sleep(600)\n"
     )
@@ -193,16 +190,18 @@ def test_a_killed_driver_leaves_nobody_waiting(tmp_path: Path) -> None:
     assert gone(waits)
     (result,) = run([does("a")], tmp_path, actor())
     assert result.status == "ok"
-    assert json.loads((tmp_path / "tasks-001.json").read_text())["tasks"] == []
+    assert Share.decode((tmp_path / "tasks-001.json").read_bytes()).tasks == ()
 
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_what_tasks_will_need_is_imported_while_there_are_none(tmp_path: Path, waits: bool) -> None:
+    (tmp_path / "needed.py").write_text("open(__file__ + '.imported', 'w')")
     code = (
-        "import sys, types\nsys.modules['torch'] = types.ModuleType('torch')\n"  # its import takes seconds
+        f"import sys, types\nsys.path.append({str(tmp_path)!r})\n"
+        "sys.modules['torch'] = types.ModuleType('torch')\n"  # its import takes seconds
         "from flashcore.runner.kernel_call import serve\n"
-        "def perform(task, journal): return {'there': 'colorsys' in sys.modules}\n"
-        "serve(perform, modules=('no_such_module', 'colorsys'))"
+        "def perform(task, journal): return {'there': 'needed' in sys.modules}\n"
+        "serve(perform, modules=('no_such_module', 'needed'))"
     )
 
     def command(tasks: Path, journal: Path) -> list[str]:
@@ -211,5 +210,6 @@ def test_what_tasks_will_need_is_imported_while_there_are_none(tmp_path: Path, w
     with Pool() as pool:
         if waits:
             pool.prepare(program(command), tmp_path)
+            until((tmp_path / "needed.py.imported").exists)
         (result,) = pool.run([Task("a", {"device": "cpu"})], program(command), tmp_path)
     assert result.data == {"there": waits}

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,25 @@ from typing import Any
 import pytest
 
 from flashcore.errors import CapabilityError
-from flashcore.runner.journal import Result, Task, answers, lost_in, measured_on, read_journal
-from flashcore.runner.pool import Pool
-from flashcore.runner.process import LocalGpu, _temporary
-from flashcore.runner.supervisor import Shares
+from flashcore.model.causes import Hang
+from flashcore.runner.journal import (
+    NO_STEP,
+    Begun,
+    Journal,
+    Lacks,
+    Message,
+    Reached,
+    Result,
+    Started,
+    Step,
+    Task,
+    answers,
+    lost_in,
+    measured_on,
+    read_journal,
+)
+from flashcore.runner.process import Child, LocalGpu, Program, _temporary
+from flashcore.runner.queue import Pool
 from tests.conftest import ROOT
 from tests.support import staged
 from tests.support.processes import CHILDREN, actor, does, gone, until
@@ -29,10 +45,6 @@ TWO = (LocalGpu("GPU-a"), LocalGpu("GPU-b"))
 def share(folder: Path, tasks: list[Task], how: str = "", **options: Any) -> list[Result]:
     usual = {"time_limit": 120.0, "startup_limit": 120.0, "finish_limit": 5.0, "places": TWO}
     return staged.run(tasks, folder, actor(how), **{**usual, **options})
-
-
-def shares(tasks: list[Task], answered: tuple[str, ...] = (), **options: Any) -> Shares:
-    return Shares(tasks, answered, TWO, staged.program(actor(), **options))
 
 
 def grid(shapes: str, **payload: Any) -> list[Task]:
@@ -81,36 +93,21 @@ def test_what_others_have_made_is_no_folder_for_temporary_files(
     assert {_temporary(p.gpu) for p in TWO} == {str(tmp_path)}
 
 
-@pytest.mark.parametrize(("cores", "slots"), [(64, 10), (16, 8), (2, 5)])
-def test_lanes_are_on_each_gpu_if_there_are_cores_for_them(
-    monkeypatch: pytest.MonkeyPatch, cores: int, slots: int
+@pytest.mark.parametrize(("cores", "processes"), [(64, 10), (16, 8), (2, 2)])
+def test_children_are_on_each_gpu_if_there_are_cores_for_them(
+    monkeypatch: pytest.MonkeyPatch, cores: int, processes: int
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: cores)
-    result = Pool(TWO).slots(staged.program(actor(), lanes=5))
-    assert len(result) == slots and set(result) == set(TWO)
-    assert Pool(TWO).slots(staged.program(actor())) == list(TWO), "what is timed has a GPU for itself"
+    result = Pool(TWO).children(staged.program(actor(), children=5))
+    assert len(result) == processes and set(result) == set(TWO)
+    assert Pool(TWO).children(staged.program(actor())) == list(TWO), "what is timed has a GPU for itself"
 
 
-def test_shares_are_of_weight_not_of_number() -> None:
-    tasks = [Task("long", {}, weight=12), *(Task(f"s{i}", {}) for i in range(12))]
-    work = shares(tasks)
-    assert [t.name for t in work.take(0, 64, 2)] == ["long"]
-    assert len(work.take(1, 64, 2)) == 3, "half of its share of what is left"
-
-
-def test_a_process_that_cannot_be_refilled_takes_its_whole_share_at_once() -> None:
-    tasks = [does(f"v{i}/s{i % 2}") for i in range(10)]
-    work = shares(tasks, chunk=1)
-    assert [t.name for t in work.take(0, 64, 2)] == [f"v{i}/s0" for i in range(0, 10, 2)]
-    assert [t.name for t in work.take(1, 3, 2)] == ["v1/s1", "v3/s1", "v5/s1"], "a process has at most so many"
-    for task in work.of(0):
-        work.done(0, task.name)
-    assert [t.name for t in work.take(0, 64, 2)] == ["v7/s1", "v9/s1"]
-
-
-def test_tasks_apart_use_both_though_of_one_shape(tmp_path: Path) -> None:
+def test_groups_use_both_though_of_one_shape(tmp_path: Path) -> None:
     tasks = [does(f"c{i}/trial", "sleep", seconds=0.3) for i in range(8)]
-    assert set(gpus_of(share(tmp_path / "apart", tasks, chunk=1)).values()) == {"GPU-a", "GPU-b"}
+    apart = [replace(task, group=task.name) for task in tasks]
+    assert set(gpus_of(share(tmp_path / "apart", apart)).values()) == {"GPU-a", "GPU-b"}
+    assert set(gpus_of(share(tmp_path / "at once", tasks, at_once=True)).values()) == {"GPU-a", "GPU-b"}
     assert len(set(gpus_of(share(tmp_path / "together", tasks)).values())) == 1
 
 
@@ -122,26 +119,31 @@ def test_a_crash_costs_its_task_and_its_gpu_goes_on(tmp_path: Path) -> None:
     assert "bad/a" in measured_on(tmp_path) and not lost_in(tmp_path)
 
 
-@pytest.mark.parametrize("refill", [False, True])
-def test_a_process_that_is_refilled_takes_all_that_its_gpu_takes(tmp_path: Path, refill: bool) -> None:
+def test_one_process_on_each_gpu_pulls_shape_after_shape(tmp_path: Path) -> None:
     tasks = grid("abcdefghijklmnop", what="sleep", seconds=0.01)
-    results = share(tmp_path, tasks, refill=refill)
+    results = share(tmp_path, tasks)
     assert [r.name for r in results] == [t.name for t in tasks] and {r.status for r in results} == {"ok"}
-    assert measured_on(tmp_path) == gpus_of(results), "also of tasks that came later"
-    processes = {r.data["pid"] for r in results if r.data}
-    assert (len(processes) == 2) == refill and len(processes) == len(list(tmp_path.glob("child-*")))
+    assert measured_on(tmp_path) == gpus_of(results)
+    assert len({r.data["pid"] for r in results if r.data}) == len(list(tmp_path.glob("child-*"))) == 2
 
 
-def test_a_process_is_not_refilled_beyond_its_batch(tmp_path: Path) -> None:
-    results = share(tmp_path, grid("abcdefgh"), refill=True, batch=4)
+def test_under_a_tool_each_process_has_an_even_share_at_once(tmp_path: Path) -> None:
+    tasks = [does(f"v{i}/s", "sleep", seconds=0.5) for i in range(10)]
+    results = share(tmp_path, tasks, at_once=True, batch=3)
+    sizes = Counter(r.data["pid"] for r in results if r.data)
+    assert max(sizes.values()) == 3 and len(sizes) == 4 and set(gpus_of(results).values()) == {"GPU-a", "GPU-b"}
+
+
+def test_a_process_pulls_no_more_than_its_batch(tmp_path: Path) -> None:
+    results = share(tmp_path, grid("abcdefgh"), batch=4)
     assert max(Counter(r.data["pid"] for r in results if r.data).values()) <= 4
     assert {r.status for r in results} == {"ok"}
 
 
 @pytest.mark.parametrize(("what", "reason"), [("segv", "killed by SIGSEGV"), ("loop", "no answer within 5 s")])
-def test_what_breaks_after_a_refill_is_named_as_before_one(tmp_path: Path, what: str, reason: str) -> None:
+def test_what_breaks_in_a_later_share_is_named_as_in_the_first(tmp_path: Path, what: str, reason: str) -> None:
     tasks = [*grid("abcdf"), does("bad/e", what)]
-    results = {r.name: r for r in share(tmp_path, tasks, refill=True, time_limit=5.0)}
+    results = {r.name: r for r in share(tmp_path, tasks, time_limit=5.0)}
     assert [n for n, r in results.items() if r.status != "ok"] == ["bad/e"] and reason in results["bad/e"].reason
     (file,) = [p for p in tmp_path.glob("tasks-*") if "bad/e" in p.read_text()]
     first, *later = file.read_text().splitlines()
@@ -149,7 +151,7 @@ def test_what_breaks_after_a_refill_is_named_as_before_one(tmp_path: Path, what:
 
 
 @pytest.mark.parametrize("performed", [3, 9, 17])
-def test_a_killed_supervisor_that_refilled_is_resumed(tmp_path: Path, performed: int) -> None:
+def test_a_killed_supervisor_is_resumed(tmp_path: Path, performed: int) -> None:
     folder, note = tmp_path / "stage", tmp_path / "note"
     tasks = grid("abcdefgh", what="sleep", seconds=0.05, note=str(note))
     text = json.dumps([{"name": t.name, "payload": dict(t.payload)} for t in tasks])
@@ -159,9 +161,9 @@ def test_a_killed_supervisor_that_refilled_is_resumed(tmp_path: Path, performed:
         until(lambda: note.exists() and len({p.split()[1] for p in note.read_text().splitlines()}) == len(TWO))
         until(lambda: len(note.read_text().splitlines()) >= performed)
         process.kill()
-    assert all(gone(next(read_journal(p))["pid"]) for p in folder.glob("journal-*"))
+    assert all(gone(m.pid) for p in folder.glob("journal-*") for m in read_journal(p) if isinstance(m, Started))
     before = answers(folder).keys()
-    assert {r.status for r in share(folder, tasks, refill=True)} == {"ok"}
+    assert {r.status for r in share(folder, tasks)} == {"ok"}
     begun = Counter(line.split()[0] for line in note.read_text().splitlines())
     assert all(begun[name] == 1 for name in before) and begun.keys() == {t.name for t in tasks}
     # What was in progress, and what the supervisor had not read yet.
@@ -187,8 +189,9 @@ def test_a_child_that_cannot_start_anywhere_fails_its_tasks_as_with_one_gpu(tmp_
     assert len(lost_in(tmp_path)) == 1, "all but the last are left out"
 
 
-def test_lanes_are_spread_over_the_gpus(tmp_path: Path) -> None:
-    results = share(tmp_path, [does(f"v/s{i}", "sleep", seconds=0.3) for i in range(8)], lanes=4)
+def test_children_are_spread_over_the_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 16)
+    results = share(tmp_path, [does(f"v/s{i}", "sleep", seconds=0.3) for i in range(8)], children=4)
     pids = {(r.data["gpu"], r.data["pid"]) for r in results if r.data}
     assert Counter(gpu for gpu, _ in pids).keys() == {"GPU-a", "GPU-b"} and len(pids) >= 4
 
@@ -204,23 +207,44 @@ def test_a_hang_spares_the_other_gpu_the_wait(tmp_path: Path) -> None:
 def test_one_gpu_without_a_choice_says_nothing_of_gpus(tmp_path: Path) -> None:
     share(tmp_path, grid("ab"), places=())
     assert not measured_on(tmp_path)
-    assert (tmp_path / "tasks-001.json").read_text().startswith('{"tasks": ')
 
 
-def test_only_the_supervisor_writes_a_journal(tmp_path: Path) -> None:
-    """Code of a case that writes into the files changes no answer: its own, another's, or that of a later run."""
-    names = ["slow/s", "rival/s", "rival/s~1"]
-    forger = does("slow/s", "forge", folder=str(tmp_path), names=names)
-    one = staged.program(actor(), batch=1)
-    with Pool() as pool:
-        first = pool.run([does("early/s"), forger, does("rival/s")], one, tmp_path)
-        (again,) = pool.run([does("rival/s~1")], one, tmp_path)
-    assert first[1].data == {"us": 5} and not any("us" in (r.data or {}) for r in (first[0], first[2], again))
-
-
-def test_journals_are_synced_at_most_once_per_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_journal_is_synced_at_most_once_per_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[float] = []
     monkeypatch.setattr(os, "fsync", lambda _: synced.append(time.monotonic()))
-    share(tmp_path, [does("a/s", "steps")], places=())
-    *while_read, _ = synced  # at last the answer, which the supervisor writes itself
-    assert len(while_read) > 1 and all(after - before >= 1.0 for before, after in pairwise(while_read))
+    log = Journal(tmp_path / "journal-001.jsonl")
+    end = time.monotonic() + 2.2
+    while time.monotonic() < end:
+        log.begin("a/s")
+        log.result("a/s")
+    assert 2 <= len(synced) <= 3 and all(after - before >= 1.0 for before, after in pairwise(synced))
+
+
+class Quiet(Child):
+    """A process that does nothing."""
+
+    def start(self) -> None: ...
+    def kill(self) -> None: ...
+    def poll(self) -> list[Result]:
+        return []
+
+
+def test_a_child_follows_its_own_tasks_alone(tmp_path: Path) -> None:
+    child = Quiet(tmp_path, [Task("a", {}), Task("b", {})], Program(command=lambda *_: ()))
+
+    def follow(*news: Message) -> list[str]:
+        return [result.name for result in child.follow(news)]
+
+    assert follow(Begun("a", 1.0), Reached("a", Step("warm-up", "v"))) == []
+    assert (child.current, child.step, child.has_answered) == ("a", Step("warm-up", "v"), False)
+    assert follow(Result("other", "ok")) == [] and child.open == {"a", "b"}
+    assert follow(Result("a", "ok"), Result("a", "ok")) == ["a"]
+    assert child.has_answered and child.open == {"b"} and child.current is None
+    follow(Begun("b", 2.0))
+    assert child.step == NO_STEP
+    follow(Result("b", "failed", Hang(2), poisoned=True))
+    assert child.poisoned
+    child.raise_if_unrecoverable()
+    follow(Lacks("no GPU", "use one"))
+    with pytest.raises(CapabilityError, match="no GPU"):
+        child.raise_if_unrecoverable()

@@ -9,8 +9,8 @@ from typing import Any
 
 from flashcore.build import build
 from flashcore.runner.journal import Result, Task
-from flashcore.runner.pool import Pool
-from flashcore.runner.program import Command, Limits, Place, Program
+from flashcore.runner.process import Command, Limits, Place, Program
+from flashcore.runner.queue import Pool
 from flashcore.stages.context import Context
 from flashcore.stages.settings import Settings
 from tests import factory

@@ -16,8 +16,8 @@ from flashcore.errors import CapabilityError, UsageError
 from flashcore.machine.gpu import Gpu
 from flashcore.pipeline.opening import open_context
 from flashcore.runner.journal import Result, Task, answers, lost_in, measured_on
-from flashcore.runner.pool import Pool
 from flashcore.runner.process import LocalGpu
+from flashcore.runner.queue import Pool
 from flashcore.stages.profile import profile
 from flashcore.stages.settings import Settings
 from flashcore_cluster import cluster

@@ -68,16 +68,16 @@ def _mapped(options: argparse.Namespace, folder: Path, first: str) -> Path:
 def _run(folder: Path) -> tuple[Regions, dict[str, float]]:
     """A run's map, and the seconds of each point's process."""
     run = lookup.find((folder,), None)
-    lines = (
-        line
+    written = (
+        message
         for path in sorted(Path(str(run)).glob("bench/journal-*.jsonl.gz"))
-        for line in journal.parse(gzip.decompress(path.read_bytes()))
+        for message in journal.messages(gzip.decompress(path.read_bytes()))
     )
     seconds: dict[str, float] = {}
-    for line in lines:
-        if line["event"] == "result":
-            name = line["name"].partition("~")[0]
-            seconds[name] = seconds.get(name, 0.0) + line["seconds"]
+    for message in written:
+        if isinstance(message, journal.Result):
+            name = message.name.partition("~")[0]
+            seconds[name] = seconds.get(name, 0.0) + message.seconds
     return Regions(store.read(run)), seconds
 
 

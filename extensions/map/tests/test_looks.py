@@ -20,9 +20,8 @@ from flashcore.model.record import CaseSubject, Facts, StageResult
 from flashcore.runner import journal
 from flashcore.runner.journal import Journal, Task
 from flashcore.runner.kernel_call import KernelCall
-from flashcore.runner.pool import Pool
-from flashcore.runner.process import LocalGpu
-from flashcore.runner.program import Limits
+from flashcore.runner.process import Limits, LocalGpu
+from flashcore.runner.queue import Pool
 from flashcore.stages.bench import case_times, interleave
 from flashcore.stages.bench.child import Choose
 from flashcore.stages.bench.proof import Sets
@@ -68,8 +67,7 @@ def test_gpus_share_the_points_and_an_interrupted_race_times_only_what_is_left(t
         with context.workers:
             cases = [one for name in list(points)[:count] for one in points[name]]
             assert {o.status for o in case_times.run(context, cases, tmp_path).outcomes} == {"ok"}
-        lines = (line for path in tmp_path.glob("journal-*.jsonl") for line in journal.parse(path.read_bytes()))
-        return sorted(line["name"] for line in lines if line["event"] == "begin")
+        return sorted(name for path in tmp_path.glob("journal-*.jsonl") for name in journal.begun(path))
 
     assert race(2, *two) == ["p", "q"]
     assert race(4, *two) == race(4, two[0]) == ["p", "q", "r", "s"]

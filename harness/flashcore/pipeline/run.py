@@ -33,7 +33,7 @@ from flashcore.suites.find import roofs_suite
 from flashcore.suites.load import load
 
 #: Short, since each ceiling is one number; no opcheck, which `flashcore check` runs.
-_CHECK = Check(repeats=3, opcheck=False, lanes=2)
+_CHECK = Check(repeats=3, opcheck=False, children=2)
 _BENCH = Bench(samples=20, seconds=0.2, first=0, modes=("back_to_back", "eager"))
 
 

@@ -1,65 +1,46 @@
-"""The journal of a child process: the task in progress, and the outcome of each task.
+"""The journal of a child process: typed messages, one line of JSON each, which lines it writes and who reads them.
 
-A child announces every task before starting it and answers it when done, with one JSON line each. So the reader
-(:class:`flashcore.runner.program.Child`) knows which task was in progress when a process died, and which tasks
-are answered when a run is resumed. Events: ``start`` (with the process id), ``begin`` (with the Unix time), ``step``,
-``result``, ``fail``, ``skip``, ``lacks`` (the machine lacks something) and, from a supervisor, ``lost`` (a GPU is
-excluded).
+A child announces every task before starting it and answers it when done. So its parent
+(:class:`flashcore.runner.process.Child`) knows which task was in progress when a process died, and which tasks are
+answered when a run is resumed. The parent gives tasks in lines of another file, each a :class:`Share`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import json
 import math
 import os
 import re
-import signal
-import sys
-import threading
 import time
-import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self, get_args
 
-from flashcore.errors import CapabilityError, Exit, FlashcoreError
+from flashcore.errors import FlashcoreError
 from flashcore.model.cause import Cause, as_json, cause_text, from_json
 from flashcore.model.causes import RAISED, Hang, HungBefore
 
-#: Prefix of the error message that ends a child, to find it in the child's output.
-ERROR_PREFIX = "flashcore child: "
-#: The exit code of a child that cannot continue (EX_IOERR).
-UNRECOVERABLE = 74
-#: The environment variable with the id of the process that the child must not outlive.
-SUPERVISOR = "FLASHCORE_SUPERVISOR"
-#: The environment variable with the path of a pipe, to which a child writes its journal's lines for its supervisor.
-PIPE = "FLASHCORE_JOURNAL"
-_POLL = 0.005  # seconds between checks for more tasks
-_PR_SET_PDEATHSIG = 1
-
-#: CUDA errors after which a process can no longer use its device.
-POISON = (
-    r"(?i)illegal memory access|illegal address|unspecified launch failure|misaligned address|"
-    r"device-side assert|illegal instruction|hardware stack error|invalid address space|"
-    r"invalid program counter|launch timed out|uncorrectable (ECC|NVLink)|CUDA error: launch failure"
-)
-
+#: Least seconds between syncs, which take milliseconds; a power failure loses the answers of at most this time.
+_SYNC = 1.0
+_MOST_SECONDS = 1e15
 
 Status = Literal["ok", "failed", "skipped"]
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One unit of work. ``name`` is unique in its run; ``payload`` is JSON; ``weight`` is its approximate relative
-    time."""
+    """One unit of work. ``name`` is unique in its run; ``payload`` is JSON.
+
+    Args:
+        group: the tasks of a group are given to one GPU, one after the other; empty: those of its shape.
+    """
 
     name: str
     payload: Mapping[str, Any]
-    weight: int = 1
+    group: str = ""
 
     @property
     def variant(self) -> str:
@@ -82,21 +63,76 @@ class Step:
     def __str__(self) -> str:
         return f"{self.variant} {self.what}".strip()
 
-    def as_json(self) -> dict[str, str]:
-        return {"step": self.what, **({"variant": self.variant} if self.variant else {})}
-
-    @classmethod
-    def of_line(cls, line: Mapping[str, Any]) -> Step:
-        """The step in a journal line."""
-        return cls(line.get("step", ""), line.get("variant", ""))
-
 
 NO_STEP = Step()
 
 
+# --- messages -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Tasks for a child.
+
+    Args:
+        gpu: the UUID of the only GPU that the child sees; empty: the same GPUs as its parent.
+        more: whether another share follows; otherwise the child ends after these tasks.
+        journal: the path of another journal, for the answers from here on.
+    """
+
+    tasks: tuple[Task, ...] = ()
+    gpu: str = ""
+    more: bool = False
+    journal: str = ""
+
+    def encode(self) -> bytes:
+        """The line of this share."""
+        tasks = [{"name": t.name, "payload": dict(t.payload)} for t in self.tasks]
+        line = {"tasks": tasks, "gpu": self.gpu, "more": self.more, "journal": self.journal}
+        return json.dumps(line).encode() + b"\n"
+
+    @classmethod
+    def decode(cls, line: bytes) -> Self:
+        """The inverse of :meth:`encode`.
+
+        Raises:
+            ValueError, LookupError, TypeError: it is no such line.
+        """
+        values = json.loads(line)
+        return cls(**{**values, "tasks": tuple(Task(t["name"], t["payload"]) for t in values["tasks"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The process began: its id, by which it is signalled also under a profiler."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A task begins, at a Unix time."""
+
+    name: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """The task reached a step: the time limit restarts, and a crash is attributed to the step."""
+
+    name: str
+    step: Step
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The outcome of a task. ``step`` is the step at which it failed, if the task announced steps."""
+    """The outcome of a task.
+
+    Args:
+        step: the step at which it failed, if the task announced steps.
+        poisoned: the process can no longer use the device.
+    """
 
     name: str
     status: Status
@@ -104,6 +140,7 @@ class Result:
     data: Mapping[str, Any] | None = None
     seconds: float = 0.0
     step: Step = NO_STEP
+    poisoned: bool = False
 
     @property
     def reason(self) -> str:
@@ -111,67 +148,134 @@ class Result:
         return cause_text(self.cause)
 
 
-# --- the child's side ---------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Lacks:
+    """The machine lacks something that every task needs."""
+
+    what: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A GPU is excluded; a parent writes this."""
+
+    gpu: str
+    reason: str
+
+
+Message = Started | Begun | Reached | Result | Lacks | Lost
+_EVENTS: dict[str, type[Message]] = {
+    "start": Started,
+    "begin": Begun,
+    "step": Reached,
+    "answer": Result,
+    "lacks": Lacks,
+    "lost": Lost,
+}
+_NAMES = {kind: name for name, kind in _EVENTS.items()}
+_TYPES: dict[str, Any] = dict.fromkeys(("name", "gpu", "reason", "what", "hint"), str)
+_TYPES |= {"pid": int, "data": dict | None, **dict.fromkeys(("at", "seconds"), int | float)}
+
+
+def encode(message: Message) -> bytes:
+    """The line of a message.
+
+    Raises:
+        ValueError, TypeError: its data is no JSON.
+    """
+    values: dict[str, Any] = {name: getattr(message, name) for name in message.__slots__}
+    if isinstance(message, Reached | Result):
+        values["step"] = (message.step.what, message.step.variant)
+    if isinstance(message, Result):
+        values["cause"] = message.cause and as_json(message.cause)
+    line = {"event": _NAMES[type(message)], **values}
+    return json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+
+
+def decode(line: bytes) -> Message | None:
+    """The message of a line; ``None`` if it is torn, or of another version."""
+    try:
+        values = json.loads(line)
+        kind = _EVENTS[values.pop("event")]
+        if not all(isinstance(values[name], form) for name, form in _TYPES.items() if name in values):
+            return None
+        if "step" in values:
+            values["step"] = Step(*map(str, values["step"]))
+        if values.get("cause") is not None:
+            values["cause"] = from_json(values["cause"])
+            if not isinstance(values["cause"], Cause):
+                return None
+        if values.get("status", "ok") not in get_args(Status) or abs(values.get("seconds", 0)) >= _MOST_SECONDS:
+            return None
+        return kind(**values)
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
+        return None
+
+
+def messages(data: bytes) -> Iterator[Message]:
+    """The messages of whole lines."""
+    for line in data.split(b"\n"):
+        if (message := decode(line)) is not None:
+            yield message
+
+
+# --- writing ------------------------------------------------------------------------------------
 
 
 class Journal:
-    """Append-only JSON lines, each written completely before the call returns, so that even kill -9 loses none.
-
-    The first line contains the process id, so that the supervisor can signal the working process even under a profiler.
+    """An append-only file. Each line is written before the call returns, so that even kill -9 loses none.
 
     Raises:
         FlashcoreError: the file cannot be written, for example because the disk is full.
     """
 
     def __init__(self, path: Path | str) -> None:
-        self._began = -math.inf
+        self._began = self._synced = -math.inf
         self._step = NO_STEP
+        self._open(path)
+        self.write(Started(os.getpid()))
+
+    def _open(self, path: Path | str) -> None:
         self.path = Path(path)
         try:
-            self._file = os.open(os.environ.pop(PIPE, path), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
             raise unwritable(self.path, error) from error
-        self._write(event="start", pid=os.getpid())
 
     def move(self, path: str) -> None:
-        """Continues in another file, for tasks of another run; whoever reads the pipe writes it."""
-        self.path = Path(path)
+        """Continues in another file, for tasks of another run."""
+        self.close()
+        self._open(path)
 
     def begin(self, name: str) -> None:
         """Records that a task starts; a crash or hang before its answer is attributed to it."""
         self._began, self._step = time.monotonic(), NO_STEP
-        self._write(event="begin", name=name, at=round(time.time(), 3))
+        self.write(Begun(name, round(time.time(), 3)))
 
     def step(self, name: str, what: str, variant: str = "") -> None:
-        """Records that the task reached a step: the time limit restarts, and a crash is attributed to the step."""
+        """Records that the task reached a step."""
         self._step = Step(what, variant)
-        self._write(event="step", name=name, **self._step.as_json())
+        self.write(Reached(name, self._step))
 
     def result(self, name: str, data: Mapping[str, Any] | None = None) -> None:
         """Answers the task that began last with this result."""
-        self.answer(Result(name, "ok", None, data, self._seconds))
+        self.write(Result(name, "ok", None, data, self._seconds))
 
     def fail(self, name: str, cause: Cause, *, poisoned: bool = False) -> None:
         """Answers the task that began last with a failure. ``poisoned``: this process can no longer use the device."""
-        self.answer(Result(name, "failed", cause, None, self._seconds, self._step), poisoned=poisoned)
+        self.write(Result(name, "failed", cause, None, self._seconds, self._step, poisoned))
 
-    def answer(self, result: Result, **more: Any) -> None:
-        """Records a task's outcome."""
-        line = {"event": _EVENTS[result.status], "name": result.name, "seconds": result.seconds, **more}
-        if result.cause is None:
-            line["data"] = result.data
-        else:
-            line |= {"cause": as_json(result.cause), **result.step.as_json()}
-        self._write(**line)
-        self._sync()
-
-    def lacks(self, error: CapabilityError) -> None:
-        """Records that the machine lacks something that every task needs."""
-        self._write(event="lacks", what=error.what, hint=error.hint)
-
-    def lost(self, gpu: str, reason: str) -> None:
-        """Records that a GPU is excluded."""
-        self._write(event="lost", name=gpu, reason=reason)
+    def write(self, message: Message) -> None:
+        """Appends a message."""
+        line = encode(message)
+        try:
+            while line:  # a full disk accepts a part; writing the rest raises
+                line = line[os.write(self._file, line) :]
+        except OSError as error:
+            raise unwritable(self.path, error) from error
+        if isinstance(message, Result) and time.monotonic() - self._synced >= _SYNC:
+            self._sync()
 
     def close(self) -> None:
         try:
@@ -183,24 +287,13 @@ class Journal:
     def _seconds(self) -> float:
         return round(time.monotonic() - self._began, 6)
 
-    def _write(self, **line: Any) -> None:
-        data = (json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n").encode()
-        try:
-            while data:  # a full disk accepts a part; writing the rest raises
-                data = data[os.write(self._file, data) :]
-        except OSError as error:
-            raise unwritable(self.path, error) from error
-
     def _sync(self) -> None:
+        self._synced = time.monotonic()
         try:
             os.fsync(self._file)
         except OSError as error:
-            if error.errno != errno.EINVAL:  # pipes and devices cannot be synced
+            if error.errno != errno.EINVAL:  # devices cannot be synced
                 raise unwritable(self.path, error) from error
-
-
-#: Performs a task; returns its result as JSON.
-Perform = Callable[[Task, Journal], Mapping[str, Any] | None]
 
 
 def next_number(folder: Path) -> str:
@@ -216,132 +309,6 @@ def unwritable(path: Path, error: OSError) -> FlashcoreError:
     )
 
 
-def child(
-    arguments: Sequence[str],
-    perform: Perform,
-    *,
-    prepare: Callable[[Task], object] = lambda first: None,
-    imports: Sequence[Callable[[], object]] = (),
-    is_poisoned: Callable[[], bool] = lambda: False,
-) -> int:
-    """Runs a child with the arguments ``TASKFILE JOURNAL``: performs every task, returns the exit code.
-
-    An exception in ``perform`` fails its task; the child continues unless ``is_poisoned``. ``prepare`` runs before the
-    first task, which names the device; it may raise a :class:`FlashcoreError`. ``imports`` run earlier, one by one,
-    while there are no tasks.
-    """
-    follow_supervisor()
-    task_file, journal_file = map(Path, arguments)
-    try:
-        with contextlib.closing(Journal(journal_file)) as journal:
-            try:
-                for number, task in enumerate(tasks_of(task_file, imports, journal.move)):
-                    if number == 0:
-                        prepare(task)
-                    if not _perform(task, journal, perform, is_poisoned):
-                        return int(Exit.FAILED)
-            except CapabilityError as error:  # from prepare
-                print(error, file=sys.stderr, flush=True)
-                journal.lacks(error)
-                return int(Exit.INCAPABLE)
-    except FlashcoreError as error:  # from the journal or prepare: the child cannot continue
-        print(f"\n{ERROR_PREFIX}{error}", file=sys.stderr, flush=True)
-        return UNRECOVERABLE
-    return int(Exit.OK)
-
-
-def first_share(task_file: Path) -> dict[str, Any]:
-    """The first line of a task file: ``tasks``, the selected ``gpu``, and whether ``more`` lines may follow. A later
-    line can name another ``journal`` for its tasks' answers."""
-    with task_file.open("rb") as lines:
-        return dict(json.loads(lines.readline()))
-
-
-def tasks_of(
-    task_file: Path, imports: Sequence[Callable[[], object]] = (), move: Callable[[str], object] = str
-) -> Iterator[Task]:
-    """The tasks of a task file. If more may follow, waits for further lines until one has no tasks.
-
-    Args:
-        imports: called one by one while there are no tasks yet.
-        move: called with the path of another journal, before the tasks that it is for.
-    """
-    share = first_share(task_file)
-    more = share.get("more", False) and SUPERVISOR in os.environ  # without a supervisor it would wait forever
-    if more and not share["tasks"]:
-        size = task_file.stat().st_size
-        for one in imports:
-            if task_file.stat().st_size == size:
-                with contextlib.suppress(Exception):  # the task that needs it reports the error
-                    one()
-    with task_file.open("rb") as lines:
-        lines.readline()
-        while True:
-            if "journal" in share:
-                move(share["journal"])
-            yield from (Task(t["name"], t["payload"]) for t in share["tasks"])
-            if not more:
-                return
-            line = b""
-            while not line.endswith(b"\n"):
-                if not (part := lines.readline()):
-                    time.sleep(_POLL)
-                line += part
-            share = json.loads(line)
-            if not share["tasks"]:
-                return
-
-
-def _perform(task: Task, journal: Journal, perform: Perform, is_poisoned: Callable[[], bool]) -> bool:
-    """Performs and answers one task; False if the process cannot run another."""
-    journal.begin(task.name)
-    try:
-        data = perform(task, journal)
-        json.dumps(data, allow_nan=False)  # invalid data fails the task, not the journal
-    except Exception as error:
-        traceback.print_exc()
-        poisoned = bool(re.search(POISON, str(error))) or is_poisoned()
-        journal.fail(task.name, raised(error), poisoned=poisoned)
-        return not poisoned
-    journal.result(task.name, data)
-    return True
-
-
-def follow_supervisor() -> None:
-    """Ends this process when its supervisor has ended, so that a killed supervisor leaves no orphan on the GPU.
-
-    For a direct child the operating system does it (``PR_SET_PDEATHSIG``). Under a profiler that signal would arrive
-    when the profiler's *thread* that started this process ends, so this process polls instead.
-    """
-    supervisor = int(os.environ.get(SUPERVISOR, "0"))
-    if not supervisor:
-        return
-    if supervisor == os.getppid() and sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        if supervisor == os.getppid():  # otherwise it ended before prctl
-            return
-
-    def watch() -> None:
-        while not has_ended(supervisor):
-            time.sleep(1.0)
-        os._exit(UNRECOVERABLE)
-
-    if has_ended(supervisor):  # before this process started; another may have the tasks by now
-        os._exit(UNRECOVERABLE)
-    threading.Thread(target=watch, name="follow-supervisor", daemon=True).start()
-
-
-def has_ended(pid: int) -> bool:
-    """Whether a process has ended, including one that is not reaped yet."""
-    try:
-        os.kill(pid, 0)
-        return sys.platform == "linux" and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (ProcessLookupError, FileNotFoundError):
-        return True
-    except PermissionError:
-        return False
-
-
 def raised(error: BaseException) -> Cause:
     """An exception as a cause: its type, and the first lines of its message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -354,69 +321,49 @@ def describe(error: BaseException) -> str:
     return cause_text(raised(error))
 
 
-# --- reading
-
-_EVENTS: dict[Status, str] = {"ok": "result", "failed": "fail", "skipped": "skip"}
-_STATUSES = {event: status for status, event in _EVENTS.items()}
-#: The required fields of each event, and each field's type.
-_REQUIRED = {"start": "pid", "begin": "name", "step": "name step", "result": "name", "fail": "name cause"}
-_REQUIRED |= {"skip": _REQUIRED["fail"], "lacks": "what hint", "lost": "name reason"}
-_TYPES: dict[str, Any] = dict.fromkeys(("name", "step", "variant", "reason", "what", "hint"), str)
-_TYPES |= {"pid": int, "cause": dict, "seconds": int | float, "data": dict | None}
+# --- reading ------------------------------------------------------------------------------------
 
 
-def _is_valid(line: Any) -> bool:
-    required = _REQUIRED.get(str(line.get("event"))) if isinstance(line, dict) else None
-    return (
-        required is not None
-        and line.keys() >= set(required.split())
-        and all(isinstance(line[key], kind) for key, kind in _TYPES.items() if key in line)
-        and -1e15 < line.get("seconds", 0) < 1e15
-    )
-
-
-def read_journal(path: Path) -> Iterator[dict[str, Any]]:
-    """The journal's complete lines, without truncated or malformed ones; none of a device, which may have no end."""
+def read_journal(path: Path) -> Iterator[Message]:
+    """The journal's messages, without truncated or malformed lines; none of a device, which may have no end."""
     if path.is_file():
-        yield from parse(path.read_bytes())
-
-
-def parse(data: bytes) -> Iterator[dict[str, Any]]:
-    for line in data.split(b"\n"):
-        with contextlib.suppress(ValueError, RecursionError):
-            value = json.loads(line)
-            if _is_valid(value):
-                yield value
+        yield from messages(path.read_bytes())
 
 
 def answers(folder: Path) -> dict[str, Result]:
     """Task name → its first answer in the folder's journals."""
     by_name: dict[str, Result] = {}
     for path in [*sorted(folder.glob("journal-*.jsonl")), folder / "supervisor.jsonl"]:
-        for line in read_journal(path):
-            result = answer_of(line)
-            if result is not None:
-                by_name.setdefault(result.name, result)
+        for message in read_journal(path):
+            if isinstance(message, Result):
+                by_name.setdefault(message.name, replace(message, poisoned=False))
     return by_name
 
 
-def measured_on(folder: Path, *, below: bool = True) -> dict[str, str]:
-    """Task name → the UUID of its GPU, from the journals in ``folder`` (and below it), for tasks whose GPU was
-    selected. If a task began twice, the second time counts."""
+def begun(path: Path) -> list[str]:
+    """The tasks that began in a journal."""
+    return [message.name for message in read_journal(path) if isinstance(message, Begun)]
+
+
+def measured_on(folder: Path) -> dict[str, str]:
+    """Task name → the UUID of its GPU, from the journals in ``folder`` and below it, for tasks whose GPU was selected.
+    If a task began twice, the second time counts."""
     gpus: dict[str, str] = {}
-    journals = folder.rglob("journal-*.jsonl") if below else folder.glob("journal-*.jsonl")
+    journals = folder.rglob("journal-*.jsonl")
     for journal in sorted(journals, key=lambda p: [int(n) for n in re.findall(r"\d+", str(p.relative_to(folder)))]):
-        with contextlib.suppress(OSError, ValueError, AttributeError):
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
             task_file = journal.with_name(f"{journal.stem.replace('journal', 'tasks')}.json")
-            if gpu := first_share(task_file).get("gpu"):
-                gpus |= {line["name"]: str(gpu) for line in read_journal(journal) if line["event"] == "begin"}
+            with task_file.open("rb") as lines:
+                share = Share.decode(lines.readline())
+            if share.gpu:
+                gpus |= dict.fromkeys(begun(journal), share.gpu)
     return gpus
 
 
 def lost_in(folder: Path) -> dict[str, str]:
     """The GPUs lost while the tasks in ``folder`` and below ran: UUID → why."""
-    lines = (line for path in sorted(folder.rglob("supervisor.jsonl")) for line in read_journal(path))
-    return {line["name"]: line["reason"] for line in lines if line["event"] == "lost"}
+    written = (message for path in sorted(folder.rglob("supervisor.jsonl")) for message in read_journal(path))
+    return {message.gpu: message.reason for message in written if isinstance(message, Lost)}
 
 
 def hung(results: Iterable[Result]) -> dict[str, HungBefore]:
@@ -431,22 +378,6 @@ def hung(results: Iterable[Result]) -> dict[str, HungBefore]:
 
 
 def hung_before(folder: Path) -> dict[str, HungBefore]:
-    """The variants that hung so far (see :func:`hung`). Only a supervisor answers for a process that hangs, so the
+    """The variants that hung so far (see :func:`hung`). Only a parent answers for a process that hangs, so the
     processes' journals, which grow with each sample, are not read."""
-    return hung(filter(None, map(answer_of, read_journal(folder / "supervisor.jsonl"))))
-
-
-def answer_of(line: Mapping[str, Any]) -> Result | None:
-    """The outcome in a journal line; ``None`` for another event or a malformed cause."""
-    if (status := _STATUSES.get(line["event"])) is None:
-        return None
-    cause: Cause | None = None
-    if status != "ok":
-        try:
-            detail = from_json(line["cause"])
-        except (ValueError, RecursionError):
-            return None
-        if not isinstance(detail, Cause):
-            return None
-        cause = detail
-    return Result(line["name"], status, cause, line.get("data"), float(line.get("seconds", 0.0)), Step.of_line(line))
+    return hung(m for m in read_journal(folder / "supervisor.jsonl") if isinstance(m, Result))

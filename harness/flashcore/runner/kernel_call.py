@@ -27,8 +27,9 @@ from flashcore.model.case import Case
 from flashcore.model.record import CaseSubject, Subject
 from flashcore.model.suite import Argument, Params, Regime, Shape, Suite
 from flashcore.readers import cubin
+from flashcore.runner.child import Perform, child
 from flashcore.runner.guarded import POISON_BYTE, Outputs, write
-from flashcore.runner.journal import Perform, Task, child
+from flashcore.runner.journal import Task
 from flashcore.runner.problem_file import load_file, load_problem
 
 if TYPE_CHECKING:

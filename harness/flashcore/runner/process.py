@@ -1,57 +1,189 @@
-"""One child process of this host: starts it, writes its journal, ends it if it hangs, and reports its death.
+"""One child process: starts it, follows its journal, ends it if it hangs, and tells why it ended.
 
-The child sends the journal's lines through a pipe, whose name is removed when it has opened it. So code in a child can
-invent answers to its tasks, but not change those of other processes or earlier ones, which are not read back.
-
-:class:`LocalGpu` is the place where it runs.
+A :class:`Place` is a GPU with its processes: on this host (:class:`LocalGpu`) or, through a plugin's executor, on
+another. A :class:`Program` is what they run.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import json
-import math
 import os
-import shutil
 import signal
 import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.machine import capabilities, python_process
-from flashcore.model.causes import CRASH, NO_START, Hang
+from flashcore.model.cause import Cause
+from flashcore.model.causes import CRASH, NO_START, UNANSWERED, Hang
+from flashcore.runner.child import ERROR_PREFIX, SUPERVISOR, UNRECOVERABLE, has_ended
 from flashcore.runner.journal import (
-    ERROR_PREFIX,
-    PIPE,
-    SUPERVISOR,
-    UNRECOVERABLE,
+    NO_STEP,
+    Begun,
+    Lacks,
+    Message,
+    Reached,
     Result,
+    Share,
+    Started,
+    Step,
     Task,
-    has_ended,
+    messages,
     next_number,
-    parse,
     unwritable,
 )
-from flashcore.runner.program import Child, Program
 
-POLL = 0.02  # seconds between reads of the pipe
-#: Bytes of a pipe, if the system allows as many: a shape's times, so that the child does not wait for this process.
-_PIPE_BYTES = 1 << 20
-#: Least seconds between syncs, which take milliseconds; a power failure loses the answers of at most this time.
-_SYNC = 1.0
+POLL = 0.005  # seconds between looks at the journals
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL
+
+#: (task file, journal) → the argv of the process, including any wrapper.
+Command = Callable[[Path, Path], Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Time limits in seconds, and the number of tasks per process.
+
+    Args:
+        time_limit: for a task, or for each step that it announces; then it counts as hung.
+        startup_limit: from the start of a process to its first task, and between tasks.
+        finish_limit: for a process to exit after its last task (a profiler writes its report).
+        batch: most tasks per process.
+    """
+
+    time_limit: float = 60.0
+    startup_limit: float = 120.0
+    finish_limit: float = 20.0
+    batch: int = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A program that performs tasks.
+
+    Args:
+        environment: variables added to this process's environment.
+        children: concurrent processes for each GPU, if there are enough cores; more than 1 only if no time is measured.
+        at_once: whether a process gets all its tasks when it starts, any of them, since the tool around it reports when
+            it ends. Otherwise it pulls one group of tasks after the other.
+    """
+
+    command: Command
+    limits: Limits = field(default_factory=Limits)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    children: int = 1
+    at_once: bool = False
+
+
+@dataclass(slots=True)
+class Child(ABC):
+    """A process with tasks: a :class:`Process`, or one on another host.
+
+    Attributes:
+        current: the task in progress, also after the process ended.
+        busy: seconds since the task in progress began.
+        cause: why the process ended.
+        lacks: what the machine lacks: any other process would fail as well.
+        lost: why its place was lost: unanswered tasks then go to another.
+        poisoned: the device is unusable: later results are not trusted.
+        waits: it answered its tasks and waits for more.
+        ended: nothing more comes of it.
+    """
+
+    folder: Path
+    tasks: list[Task]
+    program: Program
+    open: set[str] = field(init=False)  # the tasks without an answer
+    current: str | None = None
+    step: Step = NO_STEP
+    busy: float = 0.0
+    cause: Cause = UNANSWERED()  # noqa: RUF009
+    lacks: CapabilityError | None = None
+    lost: str = ""
+    poisoned: bool = False
+    waits: bool = False
+    ended: bool = False
+    _began: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.open = {t.name for t in self.tasks}
+
+    def follow(self, news: Iterable[Message]) -> list[Result]:
+        """Takes in new messages of the child; returns the first answer to each task."""
+        results = []
+        for message in news:
+            if isinstance(message, Lacks):
+                self.lacks = CapabilityError(message.what, message.hint)
+            elif not isinstance(message, Begun | Reached | Result) or message.name not in self.open:
+                continue
+            elif isinstance(message, Begun):
+                self.current, self.step, self._began = message.name, NO_STEP, time.monotonic()
+            elif isinstance(message, Reached):
+                self.step = message.step
+            else:
+                self.current = None
+                self.poisoned |= message.poisoned
+                self.open.remove(message.name)
+                results.append(message)
+        self.busy = time.monotonic() - self._began
+        return results
+
+    @property
+    def has_answered(self) -> bool:
+        return len(self.open) < len(self.tasks)
+
+    @abstractmethod
+    def start(self) -> None: ...
+
+    @abstractmethod
+    def poll(self) -> list[Result]:
+        """The answers since the last call; ``ended`` is then true if no more will come."""
+
+    @abstractmethod
+    def kill(self) -> None: ...
+
+    def give(self, tasks: Sequence[Task]) -> None:
+        """Gives more tasks to a waiting process; with none, it ends."""
+        raise NotImplementedError
+
+    def raise_if_unrecoverable(self) -> None:
+        """Raises an error that any other process would hit as well."""
+        if self.lacks:
+            raise self.lacks
+
+
+class Place(Protocol):
+    """A GPU on which processes are started."""
+
+    @property
+    def gpu(self) -> str:
+        """The GPU's UUID; empty: CUDA's default GPU."""
+        ...
+
+    @property
+    def host(self) -> str | None:
+        """The GPU's host; ``None``: this one."""
+        ...
+
+    def child(self, folder: Path, tasks: list[Task], program: Program) -> Child:
+        """A process for these tasks, not started yet, that writes its journal into ``folder``."""
+        ...
+
+    def is_back(self) -> bool:
+        """Whether the GPU is usable again after it was lost."""
+        ...
 
 
 @dataclass(slots=True, kw_only=True)
 class Process(Child):
-    """One child of this host, and its journal.
+    """One child of this host.
 
     Args:
         gpu: the UUID of the only GPU that the child sees; empty: the same GPUs as this process.
@@ -63,39 +195,24 @@ class Process(Child):
     _log: Path = Path()
     _journal: Path = Path()
     _task_file: Path = Path()
-    _refillable: bool = False
-    _head: dict[str, Any] = field(default_factory=dict)
-    _fifo: Path = Path()
-    _pipe: int = -1
-    _part: bytes = b""  # of a line
-    _synced: float = -math.inf
+    _more: bool = False  # it waits for a further share
+    _moved: str = ""  # the journal that the next share names
+    _read: int = 0  # bytes of the journal
+    _heard: float = 0.0  # when its last message came, or its last tasks went
     _target: int = 0
-
-    def move(self, folder: Path) -> None:
-        """Directs the answers of the next tasks to a journal in another folder."""
-        self.folder, self.tasks = folder, []
-        self._journal = folder / f"journal-{next_number(folder)}.jsonl"
-        self._head = {"journal": str(self._journal)}
 
     def start(self) -> None:
         number = next_number(self.folder)
         self._task_file = self.folder / f"tasks-{number}.json"
         self._journal = self.folder / f"journal-{number}.jsonl"
         self._log = self.folder / f"child-{number}.log"
-        self._refillable = self.program.refill or not self.tasks
-        head: dict[str, Any] = {"gpu": self.gpu} if self.gpu else {}
-        self._give(self.tasks, **head, **({"more": True} if self._refillable else {}))
+        self._send(self.tasks, more=not (self.tasks and self.program.at_once))
         argv = self.program.command(self._task_file, self._journal)
         environment = {**python_process.environment(), **self.program.environment, SUPERVISOR: str(os.getpid())}
         if gpu := self.gpu or os.environ.get("CUDA_VISIBLE_DEVICES"):
             environment |= {"CUDA_VISIBLE_DEVICES": gpu, "TMPDIR": _temporary(gpu)}
         try:
             log = self._log.open("wb")
-            self._fifo = Path(tempfile.mkdtemp(prefix="flashcore-"), "journal")
-            os.mkfifo(self._fifo, 0o600)
-            self._pipe = os.open(self._fifo, os.O_RDONLY | os.O_NONBLOCK)
-            with contextlib.suppress(OSError):  # beyond the user's limit
-                fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         except OSError as error:
             raise unwritable(self.folder, error) from error
         with log:
@@ -106,57 +223,57 @@ class Process(Child):
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,  # a separate process group, which can be killed as a whole
-                    env={**environment, PIPE: str(self._fifo)},
+                    env=environment,
                 )
             except OSError as error:
                 raise CapabilityError(
                     f"cannot start {argv[0]}: {error.strerror}", "install it, or give its full path"
                 ) from error
 
-    def refill(self, tasks: list[Task]) -> None:
+    def move(self, folder: Path) -> None:
+        """Directs the answers of the next tasks to a journal in another folder."""
+        self.folder, self.tasks = folder, []
+        self._journal = folder / f"journal-{next_number(folder)}.jsonl"
+        self._moved, self._read = str(self._journal), 0
+
+    def give(self, tasks: Sequence[Task]) -> None:
         self.tasks += tasks
         self.open.update(t.name for t in tasks)
-        self._refillable, self.waits = bool(tasks) and self.program.refill, False
-        self._give(tasks, **self._head)
-        self._head = {}
-        if tasks and not self._refillable:
-            self._give([])
+        self.waits = False
+        self._send(tasks, more=bool(tasks) and not self.program.at_once)
 
-    def _give(self, tasks: Sequence[Task], **head: Any) -> None:
-        line = {**head, "tasks": [{"name": t.name, "payload": dict(t.payload)} for t in tasks]}
+    def _send(self, tasks: Sequence[Task], *, more: bool) -> None:
+        self._more, self._heard = more, time.monotonic()
+        share = Share(tuple(tasks), self.gpu, more, self._moved)
+        self._moved = ""
         try:
             with self._task_file.open("ab") as file:
-                file.write(json.dumps(line).encode() + b"\n")
+                file.write(share.encode())
         except OSError as error:
             raise unwritable(self.folder, error) from error
 
-    def watch(self) -> Iterator[Result | None]:
+    def poll(self) -> list[Result]:
         limits = self.program.limits
-        mark = time.monotonic()
-        while True:
-            over = self.has_exited()  # checked before the pipe is read, so that no last line is missed
-            if lines := self._new_lines():
-                mark = time.monotonic()
-            for line in lines:
-                self._target = line.get("pid", self._target)
-            yield from self.follow(lines)
-            self.waits = self._refillable and not self.poisoned and not self.open
-            if over:
-                code = self.code or 0
-                self.cause = CRASH(code, self._tail() if code >= 0 or code == -signal.SIGABRT else "")
-                return
-            waited = time.monotonic() - mark
-            if self.poisoned or (not self._refillable and not self.open):
-                if waited > limits.finish_limit:
-                    return
-            elif waited > (limits.startup_limit if self.current is None else limits.time_limit):
-                if self.current is None:
-                    self.cause = NO_START(limits.startup_limit, self._tail())
-                else:
-                    self.cause = Hang(limits.time_limit, str(self.step))
-                self._end()
-                return
-            yield None
+        over = self.has_exited()  # before the journal is read, so that no last line is missed
+        if news := self._news():
+            self._heard = time.monotonic()
+        results = self.follow(news)
+        self.waits = self._more and not self.poisoned and not self.open
+        silent = time.monotonic() - self._heard
+        if over:
+            code = self.code or 0
+            self.cause = CRASH(code, self._tail() if code >= 0 or code == -signal.SIGABRT else "")
+            self.ended = True
+        elif self.poisoned or not (self._more or self.open):
+            self.ended = silent > limits.finish_limit
+        elif not self.waits and silent > (limits.startup_limit if self.current is None else limits.time_limit):
+            if self.current is None:
+                self.cause = NO_START(limits.startup_limit, self._tail())
+            else:
+                self.cause = Hang(limits.time_limit, str(self.step))
+            self._end()
+            self.ended = True
+        return results
 
     def raise_if_unrecoverable(self) -> None:
         log = self._text()
@@ -172,10 +289,6 @@ class Process(Child):
 
     def kill(self) -> None:
         """Kills the rest of the process group and session, and reaps the child."""
-        if self._pipe >= 0:
-            shutil.rmtree(self._fifo.parent, ignore_errors=True)
-            os.close(self._pipe)
-            self._pipe = -1
         if self._popen is None or self._popen.returncode is not None:
             return
         # The leader is not reaped yet, so its process id still identifies this group and session. A profiler may have
@@ -213,26 +326,22 @@ class Process(Child):
         self.code = -ended.si_status if signalled else ended.si_status
         return True
 
-    def _new_lines(self) -> list[dict[str, Any]]:
-        """The child's new complete lines, which are added to the journal."""
+    def _news(self) -> list[Message]:
+        """The messages of the lines that the child has added to its journal."""
         try:
-            content = os.read(self._pipe, _PIPE_BYTES)
-        except BlockingIOError:
+            if self._journal.stat().st_size == self._read:
+                return []
+            with self._journal.open("rb") as file:
+                file.seek(self._read)
+                lines, end, _ = file.read().rpartition(b"\n")
+        except FileNotFoundError:  # the child has not begun it yet
             return []
-        lines, end, self._part = (self._part + content).rpartition(b"\n")
-        if not end:
-            return []
-        shutil.rmtree(self._fifo.parent, ignore_errors=True)
-        try:
-            with self._journal.open("ab") as file:
-                file.write(lines + end)
-                if time.monotonic() - self._synced >= _SYNC:
-                    file.flush()
-                    os.fsync(file.fileno())
-                    self._synced = time.monotonic()
-        except OSError as error:
-            raise unwritable(self._journal, error) from error
-        return list(parse(lines))
+        self._read += len(lines + end)
+        news = list(messages(lines))
+        for message in news:
+            if isinstance(message, Started):
+                self._target = message.pid
+        return news
 
     def _text(self) -> str:
         try:

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from flashcore.model.cause import Cause
 from flashcore.model.causes import NOT_RUN
-from flashcore.runner.journal import Result, Task, answers, read_journal
+from flashcore.runner.journal import Result, Task, answers, begun
 
 ROUNDS = 3  # a case still open after this many rounds stays open
 
@@ -88,8 +88,7 @@ def _performed(folder: Path) -> list[Path]:
 
 
 def _began(path: Path) -> bool:
-    lines = (line for journal in path.glob("journal-*.jsonl") for line in read_journal(journal))
-    return (path / "supervisor.jsonl").exists() or any(line["event"] == "begin" for line in lines)
+    return (path / "supervisor.jsonl").exists() or any(map(begun, path.glob("journal-*.jsonl")))
 
 
 def _path(folder: Path, number: int) -> Path:

@@ -16,10 +16,9 @@ from flashcore.model.catalogue import CHIPS
 from flashcore.model.progress import Step
 from flashcore.model.record import Built
 from flashcore.model.suite import Shape, Suite, Variant
-from flashcore.runner.pool import Pool
 from flashcore.runner.problem_file import load_problem
-from flashcore.runner.process import LocalGpu
-from flashcore.runner.program import Command, Limits, Place
+from flashcore.runner.process import Command, Limits, LocalGpu, Place
+from flashcore.runner.queue import Pool
 from flashcore.stages.settings import Settings
 from flashcore.suites.load import compared_with, load, select
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from flashcore.machine.gpu_choice import ALL
 from flashcore.machine.ncu import CacheControl, ClockControl
-from flashcore.runner.program import Limits
+from flashcore.runner.process import Limits
 
 Tool = Literal["memcheck", "racecheck", "synccheck"]
 #: Slowdown of a case under compute-sanitizer.
@@ -28,14 +28,14 @@ class Check:
         kinds: the kinds of input to use; default: all that the problem defines.
         repeats: calls of each case that must agree bit for bit.
         opcheck: whether to run ``torch.library.opcheck`` on one operator per schema, on its first shape.
-        lanes: concurrent processes: a check is mostly host time, so half of the cores are used.
+        children: concurrent processes for each GPU: a check is mostly host time, so half of the cores are used.
         limits: the batch is large, since a fault costs no more in a large batch: the journal keeps earlier answers.
     """
 
     kinds: Sequence[str] | None = None
     repeats: int = 20
     opcheck: bool = True
-    lanes: int = max(1, min(5, (os.cpu_count() or 1) // 2))
+    children: int = max(1, min(5, (os.cpu_count() or 1) // 2))
     limits: Limits = field(default_factory=lambda: Limits(batch=1024))
 
 

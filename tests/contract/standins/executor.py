@@ -15,8 +15,8 @@ from typing import Any
 
 from flashcore.machine.gpu import Gpu
 from flashcore.runner.guarded import Outputs
-from flashcore.runner.pool import Pool
 from flashcore.runner.process import LocalGpu
+from flashcore.runner.queue import Pool
 from flashcore.stages.bench.timing import Calls, Restored, Timed, Timer
 
 H200 = Gpu("NVIDIA H200", (9, 0), 132, 150_000_000_000, 60 << 20, 1980.0, "580.65")

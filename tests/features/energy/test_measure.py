@@ -18,7 +18,7 @@ from flashcore.model.causes import INCAPABLE, Hang
 from flashcore.model.record import Facts
 from flashcore.report import roofline_page
 from flashcore.runner.journal import Result, Task
-from flashcore.runner.pool import Pool
+from flashcore.runner.queue import Pool
 from flashcore.stages.cases import child_cases
 from tests import factory
 from tests.marks import marks

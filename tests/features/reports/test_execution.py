@@ -14,7 +14,7 @@ import pytest
 from flashcore.errors import CapabilityError
 from flashcore.features.reports.execution import Ended, execute
 from flashcore.model.causes import Hang
-from flashcore.runner.journal import has_ended
+from flashcore.runner.child import has_ended
 from tests.support.processes import until
 
 

@@ -20,7 +20,7 @@ from flashcore.machine import python_process
 from flashcore.model.record import Record
 from flashcore.pipeline.run import record_run
 from flashcore.records import store
-from flashcore.runner.journal import has_ended
+from flashcore.runner.child import has_ended
 from flashcore.stages.context import silent
 from flashcore.stages.settings import Settings
 from tests.features.ssh.conftest import Box, until

@@ -16,7 +16,7 @@ from flashcore.machine.gpu import Gpu
 from flashcore.model.causes import Hang
 from flashcore.model.record import Source, StageResult
 from flashcore.runner.journal import Result, Task
-from flashcore.runner.pool import Pool
+from flashcore.runner.queue import Pool
 from flashcore.stages.cases import child_cases
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.context import open_context

@@ -89,7 +89,7 @@ def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toy: Built) -> Stage
     def opened(settings: Settings) -> Context:
         class Here:
             def places(self, *_: object) -> Any:
-                from flashcore.runner.pool import Pool
+                from flashcore.runner.queue import Pool
 
                 return {"GPU-1": GPU}, Pool()
 

@@ -14,8 +14,8 @@ from flashcore.model.case import Case
 from flashcore.model.progress import Step
 from flashcore.model.record import CaseSubject, Facts, Measured, StageNote, StageResult
 from flashcore.pipeline.opening import open_context
-from flashcore.runner.pool import Pool
 from flashcore.runner.process import LocalGpu
+from flashcore.runner.queue import Pool
 from flashcore.stages import gpu_stages
 from flashcore.stages.bench import bench
 from flashcore.stages.context import Context, Say, silent

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from flashcore.runner.kernel_call import KernelCall, Operator
-from flashcore.runner.pool import Pool
+from flashcore.runner.queue import Pool
 from flashcore.stages.bench import time_pairs
 from flashcore.stages.bench.time_pairs import Contest, Lost, order
 from tests import update_cases

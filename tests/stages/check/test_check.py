@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,11 @@ from flashcore.model.causes import MESSAGE, NOT_FINITE, WrongAnswer, WrongElemen
 from flashcore.model.record import CaseOutcome, CaseSubject, Facts, StageResult
 from flashcore.runner.journal import Journal, Result, Task
 from flashcore.runner.kernel_call import KernelCall, Operator
-from flashcore.runner.pool import Pool
-from flashcore.runner.program import Limits
+from flashcore.runner.process import Limits
+from flashcore.runner.queue import Pool
 from flashcore.stages.check import check, child
 from flashcore.stages.settings import Check
-from tests import factory, update_cases
+from tests import update_cases
 from tests.softmax_cases import case
 from tests.support import staged
 
@@ -65,7 +66,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> tuple[StageResult, list[
     cases = [c if c.is_reference or c.variant == "right" else replace(c, repeats=300) for c in cases]
     lines: list[str] = []
     folder = tmp_path_factory.mktemp("check")
-    chosen = Check(repeats=200, lanes=1, limits=Limits(time_limit=15.0, batch=1024))
+    chosen = Check(repeats=200, children=1, limits=Limits(time_limit=15.0, batch=1024))
     context = staged.context(folder, check=chosen, say=lines.append)
     result = check.run(context, cases)
     again = check.run(context, cases)
@@ -262,7 +263,7 @@ def updates(tmp_path_factory: pytest.TempPathFactory) -> StageResult:
             variant, shape, bias=shape == "biased", peer=variant in ("in_place", "apart", "no_beta")
         )
 
-    context = staged.context(tmp_path_factory.mktemp("c"), check=Check(lanes=1))
+    context = staged.context(tmp_path_factory.mktemp("c"), check=Check(children=1))
     return check.run(context, [made(name) for name in (*UPDATE_RIGHT, *UPDATE_FAULTS)])
 
 
@@ -278,13 +279,18 @@ def test_what_is_wrong_with_a_tensor_written_in_place_is_told(updates: StageResu
     assert result.status == "failed" and reason in result.reason, result.reason
 
 
-def test_a_shapes_cases_share_a_process_if_there_are_enough_others(tmp_path: Path) -> None:
-    few, many = (
-        replace(
-            staged.context(tmp_path, check=Check(lanes=4)),
-            variants=tuple(factory.variant(f"v{i}") for i in range(30)),
-            shapes=tuple(factory.shape(f"s{i}") for i in range(count)),
-        )
-        for count in (1, 6)
-    )
-    assert check._program(few).chunk == 16 and check._program(many).chunk == 45
+class Asked(Pool):
+    """Runs nothing, and keeps the tasks."""
+
+    def run(self, tasks: Iterable[Task], *_: object, **__: object) -> list[Result]:
+        self.tasks = list(tasks)
+        return [Result(task.name, "failed", MESSAGE("not run")) for task in self.tasks]
+
+
+@pytest.mark.parametrize(("shapes", "groups"), [(1, 2), (6, 6)])
+def test_a_shapes_cases_stay_together_if_there_are_enough_others(tmp_path: Path, shapes: int, groups: int) -> None:
+    workers = Asked()
+    context = staged.context(tmp_path, check=Check(children=4, opcheck=False), workers=workers)
+    check.run(context, [case(f"v{i}", f"s{s}") for s in range(shapes) for i in range(30)])
+    assert len({task.group for task in workers.tasks}) == groups
+    assert all(len({t.shape for t in workers.tasks if t.group == task.group}) == 1 for task in workers.tasks)

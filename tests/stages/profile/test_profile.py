@@ -24,8 +24,8 @@ from flashcore.model.record import CaseOutcome, Fact, Facts, StageResult
 from flashcore.readers.ncu.results import BY_ADDRESS, SAMPLES
 from flashcore.readers.phases import Code
 from flashcore.runner import rounds
-from flashcore.runner.journal import Task
-from flashcore.runner.pool import Pool
+from flashcore.runner.journal import Share, Task
+from flashcore.runner.queue import Pool
 from flashcore.stages.profile import child, ncu_facts, profile
 from flashcore.stages.profile.ncu_facts import INFERRED, MEASURED, metrics_to_request
 from tests.conftest import ROOT
@@ -110,7 +110,7 @@ def test_an_ncu_that_was_started_ahead_for_other_metrics_is_not_used(run: Run, t
         profile.start([case(n) for n in NAMES], folder, profiling(cache_control="none", workers=workers))
         result = run(workers=workers)
     assert durations(result) == BY_BATCH
-    assert json.loads((folder / "round-0" / "tasks-001.json").read_text())["tasks"] == []
+    assert Share.decode((folder / "round-0" / "tasks-001.json").read_bytes()).tasks == ()
 
 
 def test_a_round_that_was_only_started_ahead_is_not_counted(run: Run, tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_both_groups_are_started_ahead(run: Run, monkeypatch: pytest.MonkeyPatch
 def test_peers_are_profiled_last(run: Run, tmp_path: Path) -> None:
     result = run(references=("v0", "v2"), batch=16)
     (tasks,) = (tmp_path / "profile").rglob("tasks-*.json")
-    order = [t["name"] for t in json.loads(tasks.read_text())["tasks"]]
+    order = [t.name for t in Share.decode(tasks.read_bytes()).tasks]
     assert order == [NAMES[i] for i in (1, 3, 4, 0, 2)]
     assert [str(o.case) for o in result.outcomes] == list(NAMES)
 

@@ -13,7 +13,6 @@ import contextlib
 import functools
 import hashlib
 import io
-import json
 import os
 import platform
 import shutil
@@ -33,10 +32,9 @@ from flashcore.errors import CapabilityError, Exit, UsageError
 from flashcore.machine import gpu_choice
 from flashcore.machine.gpu import Gpu, uuids
 from flashcore.model.causes import NeverBegan
-from flashcore.runner.journal import Result, Task, next_number, parse, unwritable
-from flashcore.runner.pool import Pool
-from flashcore.runner.process import LocalGpu
-from flashcore.runner.program import Child, Program
+from flashcore.runner.journal import Result, Share, Started, Task, messages, next_number, unwritable
+from flashcore.runner.process import Child, LocalGpu, Program
+from flashcore.runner.queue import Pool
 
 _PATIENCE = 120.0  # seconds for the first actor of a cluster to answer
 _MOST_BYTES = 256 * 2**20  # of one folder or file that is sent
@@ -150,61 +148,64 @@ class RayGpu:
 def _is_hosts_own(line: bytes) -> bool:
     """Whether a line of the supervisor there is about that host rather than about a task."""
     return any(
-        event["event"] == "start" or event.get("cause", {}).get("cause") == NeverBegan.code for event in parse(line)
+        isinstance(message, Started) or (isinstance(message, Result) and isinstance(message.cause, NeverBegan))
+        for message in messages(line)
     )
 
 
 @dataclass(slots=True, kw_only=True)
 class _RemoteChild(Child):
-    """A batch on an actor: the content of its files is written here as it arrives. The supervisor there refills its
-    processes."""
+    """Tasks on an actor: the content of its files is written here as it arrives. The actor keeps its processes for the
+    next tasks of their program."""
 
     place: RayGpu
     _stream: Any = None
     _numbers: dict[str, str] = field(default_factory=dict)  # of a file there → of the file here
+    _started: float = 0.0
 
     def start(self) -> None:
+        self._started = time.monotonic()
         sent: dict[str, Any] = {}
-        payloads = [_outgoing(dict(t.payload), sent) for t in self.tasks]
-        tasks = [Task(t.name, payload) for t, payload in zip(self.tasks, payloads, strict=True)]
+        tasks = [replace(t, payload=_outgoing(dict(t.payload), sent)) for t in self.tasks]
         run = self.place.actor.run.options(num_returns="streaming")
         with contextlib.suppress(ray.exceptions.RayError):
-            self._stream = run.remote(tasks, replace(self.program, lanes=1, chunk=0), sent)
+            self._stream = run.remote(tasks, replace(self.program, children=1), sent)
 
-    def watch(self) -> Iterator[Result | None]:
-        began = time.monotonic()
-        while True:
-            try:
-                if self._stream is None:
-                    raise ray.exceptions.RayError("it could not be asked")
-                if not ray.wait([self._stream], timeout=0)[0]:
-                    if not self._numbers and time.monotonic() - began > self.program.limits.startup_limit:
-                        self.lost = f"no task started within {self.program.limits.startup_limit:g} s"
-                        return
-                    yield None
-                    continue
-                name, content = ray.get(next(self._stream))
-            except StopIteration:
-                self._stream = None
-                return
-            except ray.exceptions.RayError as error:
-                self._stream = None
-                # The text of an error raised there is a traceback, whose first line names only the actor.
-                reason = repr(error.cause) if isinstance(error, ray.exceptions.RayTaskError) else str(error)
-                self.lost = f"{self.place.host}: {type(error).__name__}: {reason.strip().partition(chr(10))[0]}"
-                return
-            if name == "":
-                if content[0] != Exit.INCAPABLE:
-                    self.lost = f"{self.place.host}: {content[1]}"
-                    return
+    def poll(self) -> list[Result]:
+        results: list[Result] = []
+        try:
+            if self._stream is None:
+                raise ray.exceptions.RayError("it could not be asked")
+            while ray.wait([self._stream], timeout=0)[0]:
+                results += self._receive(*ray.get(next(self._stream)))
+                if self.lost:
+                    break
+        except StopIteration:
+            self._stream, self.ended = None, True
+        except ray.exceptions.RayError as error:
+            self._stream = None
+            # The text of an error raised there is a traceback, whose first line names only the actor.
+            reason = repr(error.cause) if isinstance(error, ray.exceptions.RayTaskError) else str(error)
+            self.lost = f"{self.place.host}: {type(error).__name__}: {reason.strip().partition(chr(10))[0]}"
+        limit = self.program.limits.startup_limit
+        if not (self.ended or self.lost or self._numbers) and time.monotonic() - self._started > limit:
+            self.lost = f"no task started within {limit:g} s"
+        self.ended = self.ended or bool(self.lost)
+        return results
+
+    def _receive(self, name: str, content: Any) -> list[Result]:
+        """The answers in an addition to a file there; or what ended the work, which has no name."""
+        if name == "":
+            if content[0] == Exit.INCAPABLE:
                 self.lacks = CapabilityError(f"{self.place.host}: {content[1]}", content[2])
-                continue
-            if name == "supervisor.jsonl":
-                content = b"".join(line for line in content.splitlines(True) if not _is_hosts_own(line))
-            if content:
-                self._write(name, content)
-            if name.endswith(".jsonl"):
-                yield from self.follow(parse(content))
+            else:
+                self.lost = f"{self.place.host}: {content[1]}"
+            return []
+        if name == "supervisor.jsonl":
+            content = b"".join(line for line in content.splitlines(True) if not _is_hosts_own(line))
+        if content:
+            self._write(name, content)
+        return self.follow(messages(content)) if name.endswith(".jsonl") else []
 
     def _write(self, name: str, content: bytes) -> None:
         """Adds to a journal, or writes another file, under this folder's numbers."""
@@ -215,8 +216,7 @@ class _RemoteChild(Child):
         try:
             if number not in self._numbers:
                 local = self._numbers[number] = next_number(self.folder)
-                head = {"gpu": self.place.gpu, "host": self.place.host, "tasks": []}
-                (self.folder / f"tasks-{local}.json").write_text(json.dumps(head), encoding="utf-8")
+                (self.folder / f"tasks-{local}.json").write_bytes(Share(gpu=self.place.gpu).encode())
             path = self.folder / f"{kind}-{self._numbers[number]}.{ending}"
             with path.open("ab" if ending == "jsonl" else "wb") as file:
                 file.write(content)
@@ -294,6 +294,9 @@ class _Actor:
         uuid = seen[0] if seen else f"GPU-{node[:8]}-{number}"
         self._lease = gpu_choice.lease(uuid)
         self._lease.__enter__()  # until this process ends
+        self._pool = Pool([LocalGpu(uuid)])
+        self._pool.stays = True  # these end with this process
+        self._folder = tempfile.mkdtemp(prefix="flashcore-")
         self._description = Description(uuid, platform.node(), Gpu.find(), __version__, os.getpid())
 
     def describe(self) -> Description:
@@ -305,40 +308,39 @@ class _Actor:
         program: Program,
         sent: Mapping[str, Any],
     ) -> Iterator[tuple[str, Any]]:
-        """Supervises the tasks; yields additions to the children's files, by name, and at the end ``""`` with an
-        error."""
-        pool = Pool([LocalGpu(self._description.uuid)])
-        with tempfile.TemporaryDirectory(prefix="flashcore-") as name:
-            folder = Path(name)
-            there = [Task(t.name, _incoming(t.payload, sent)) for t in tasks]
-            errors: list[tuple[int, str, str]] = []
+        """Runs the tasks; yields additions to the children's files, by name, and at the end ``""`` with an error."""
+        folder = Path(tempfile.mkdtemp(dir=self._folder))  # it stays: kept processes read and write in it
+        there = [replace(t, payload=_incoming(t.payload, sent)) for t in tasks]
+        errors: list[tuple[int, str, str]] = []
 
-            def tell(result: Result) -> None:
-                if isinstance(result.cause, NeverBegan):  # caused by this host, not by the task
-                    raise CapabilityError(result.reason, "see that flashcore's extra `run` is installed there")
+        def tell(result: Result) -> None:
+            if isinstance(result.cause, NeverBegan):  # caused by this host, not by the task
+                raise CapabilityError(result.reason, "see that flashcore's extra `run` is installed there")
 
-            def work() -> None:
-                try:
-                    pool.run(there, program, folder, tell)
-                except CapabilityError as error:
-                    errors.append((int(Exit.INCAPABLE), error.what, error.hint))
-                except Exception as error:
-                    errors.append((int(Exit.FAILED), str(error), ""))
+        def work() -> None:
+            try:
+                self._pool.run(there, program, folder, tell)
+            except CapabilityError as error:
+                errors.append((int(Exit.INCAPABLE), error.what, error.hint))
+            except Exception as error:
+                errors.append((int(Exit.FAILED), str(error), ""))
 
-            thread = threading.Thread(target=work, daemon=True)
-            thread.start()
-            offsets: dict[str, int] = {}
-            while True:
-                over = not thread.is_alive()  # looked at before the files, so that no last line is missed
-                yield from _grown(folder, offsets)
-                if over:
-                    break
-                time.sleep(_LOOK)
-            for path in sorted(folder.iterdir()):
-                if path.is_file() and path.suffix != ".jsonl" and not path.name.startswith("tasks-"):
-                    yield path.name, path.read_bytes()
-            if errors:
-                yield "", errors[0]
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        offsets: dict[str, int] = {}
+        while True:
+            over = not thread.is_alive()  # looked at before the files, so that no last line is missed
+            yield from _grown(folder, offsets)
+            if over:
+                break
+            time.sleep(_LOOK)
+        for path in sorted(folder.iterdir()):
+            if path.is_file() and path.suffix != ".jsonl" and not path.name.startswith("tasks-"):
+                yield path.name, path.read_bytes()
+                if path.suffix != ".log":
+                    path.unlink()
+        if errors:
+            yield "", errors[0]
 
 
 def _grown(folder: Path, offsets: dict[str, int]) -> Iterator[tuple[str, bytes]]:

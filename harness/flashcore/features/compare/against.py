@@ -30,7 +30,7 @@ from flashcore.model.record import CaseSubject, Subject
 from flashcore.pipeline import revision
 from flashcore.pipeline.opening import open_recordable
 from flashcore.records.store import claimed
-from flashcore.runner.pool import Pool
+from flashcore.runner.queue import Pool
 from flashcore.stages.bench import time_pairs
 from flashcore.stages.cases import child_cases
 from flashcore.stages.check import check

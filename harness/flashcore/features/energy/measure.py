@@ -12,7 +12,7 @@ from flashcore.model.causes import INCAPABLE, UNANSWERED
 from flashcore.model.record import Fact
 from flashcore.runner.journal import Result, Task
 from flashcore.runner.kernel_call import KernelCall
-from flashcore.runner.program import Program
+from flashcore.runner.process import Program
 from flashcore.stages.context import Context
 
 
@@ -32,7 +32,7 @@ def measure(context: Context, cases: Sequence[KernelCall]) -> list[Fact]:
         values = f"{energy.value:.4g} mJ, {power.value:.0f} W" if energy.value and power.value else energy.note
         progress(f"{result.name}: {values}")
 
-    program = Program(command=TARGET, limits=context.settings.bench.limits, refill=True)
+    program = Program(command=TARGET, limits=context.settings.bench.limits)
     try:
         results = context.workers.run(tasks, program, context.folder / "energy", tell)
     except CapabilityError as error:

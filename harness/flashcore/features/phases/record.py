@@ -14,7 +14,7 @@ from flashcore.features.phases.timeline import BLOCKS, WARPS, Timeline, layout, 
 from flashcore.model.suite import Cuda
 from flashcore.pipeline.opening import open_context
 from flashcore.runner.journal import Task
-from flashcore.runner.program import Program
+from flashcore.runner.process import Program
 from flashcore.stages import gpu_stages
 from flashcore.stages.cases import child_cases
 from flashcore.stages.compiling import compile_all

@@ -11,7 +11,8 @@ import sys
 
 from flashcore.features.reports.script import rerun
 from flashcore.machine import python_process
-from flashcore.runner.journal import Journal, Task, child
+from flashcore.runner.child import child
+from flashcore.runner.journal import Journal, Task
 from flashcore.stages.profile.child import DOMAIN, prepare
 
 TARGET = python_process.child("flashcore.features.reports.call")

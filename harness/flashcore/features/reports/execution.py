@@ -16,7 +16,7 @@ from flashcore.errors import CapabilityError
 from flashcore.model.cause import Cause
 from flashcore.model.causes import Hang
 from flashcore.model.files import writing
-from flashcore.runner.journal import has_ended
+from flashcore.runner.child import has_ended
 
 _MARK = "FLASHCORE_CAPTURED"  # the variable of the command's processes, which ncu's do not have
 _GRACE = 1.0  # seconds between SIGTERM and SIGKILL

@@ -172,7 +172,7 @@ class Remote:
         settings = asdict(
             replace(self._settings, suite=os.path.relpath(self.folders[0]), executor="", records=(), reuse="")
         )
-        del settings["check"]["lanes"]  # by the cores there
+        del settings["check"]["children"]  # by the cores there
         request = shlex.quote(json.dumps({"settings": settings, "resume": False, "needed": False, **requested}))
         variables = shlex.join(f"{name}={value}" for name, value in self._environment.items())
         package, cwd = shlex.quote(str(self._package.parent)[1:]), shlex.quote(os.getcwd()[1:])

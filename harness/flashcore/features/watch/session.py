@@ -99,7 +99,7 @@ class Session:
         supported = {arch for v in opened.variants for arch in v.where.archs}
         preferred = opened.gpu_arch, opened.suite.usual_arch, *reversed(opened.archs)
         arch = next(a for a in preferred if a in supported)
-        settings = replace(opened.settings, check=replace(opened.settings.check, lanes=1), roofs=None)
+        settings = replace(opened.settings, check=replace(opened.settings.check, children=1), roofs=None)
         if hasattr(self, "_context"):
             self.release()
         self._context = replace(

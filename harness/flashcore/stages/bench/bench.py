@@ -1,6 +1,6 @@
 """Bench: is it faster, and by how much? Times the cases and makes the record's entry for each GPU.
 
-All cases of a shape run on one GPU (see :mod:`flashcore.runner.supervisor`), so no ratio compares two GPUs.
+All cases of a shape run on one GPU (see :mod:`flashcore.runner.queue`), so no ratio compares two GPUs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from flashcore.model.groups import grouped
 from flashcore.model.record import Measured, SharingGpu, StageResult
 from flashcore.runner.journal import lost_in, measured_on
 from flashcore.runner.kernel_call import KernelCall
-from flashcore.runner.program import Place
+from flashcore.runner.process import Place
 from flashcore.stages.bench import case_times
 from flashcore.stages.context import Context
 
@@ -33,7 +33,7 @@ def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
 
 def _shapes(folder: Path) -> dict[str, str]:
     """Shape → the GPU of its last attempt, for tasks ``shape~attempt`` or ``variant/shape~attempt`` in ``folder``."""
-    attempts = sorted(measured_on(folder, below=False).items(), key=lambda item: int(item[0].partition("~")[2] or 0))
+    attempts = sorted(measured_on(folder).items(), key=lambda item: int(item[0].partition("~")[2] or 0))
     return {name.rpartition("/")[2].partition("~")[0]: gpu for name, gpu in attempts}
 
 

@@ -47,7 +47,7 @@ from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageR
 from flashcore.model.suite import REGIMES
 from flashcore.runner.journal import Result, Task
 from flashcore.runner.kernel_call import KernelCall
-from flashcore.runner.program import Program
+from flashcore.runner.process import Program
 from flashcore.stages.bench.interleave import state_values
 from flashcore.stages.bench.message import CaseTimes, ShapeTimes
 from flashcore.stages.bench.racing import full_modes
@@ -61,9 +61,6 @@ TARGET = python_process.child("flashcore.stages.bench.child")
 _SLOW_SECONDS = 24.0
 #: A mode's time limit is for this many cases per shape; it grows with more.
 _USUAL_CASES = 24
-#: A case's timing takes as long as its setup at this many FLOP (H200), and at most this multiple of it: slow calls get
-#: fewer samples.
-_FLOP_AS_SET_UP, _MOST_SET_UPS = 1e11, 4.0
 #: Allowed relative difference between the two ways to time single calls, beyond 4 times the timer's uncertainty. Events
 #: around spins of known length read 0.92 to 0.96 of it plus up to 1.3 us. At the power limit, spacers let the clock
 #: rise: 0.8 ms calls took up to 14 % longer by events (H200).
@@ -78,7 +75,7 @@ _LEAST_OF_EMPTY = 0.9
 def program(context: Context) -> Program:
     """The timing child."""
     limits = context.limits(context.settings.bench.limits)
-    return Program(command=context.resident or TARGET, limits=limits, refill=True)
+    return Program(command=context.resident or TARGET, limits=limits)
 
 
 def run(context: Context, cases: Sequence[KernelCall], folder: Path) -> StageResult:
@@ -113,7 +110,9 @@ def run(context: Context, cases: Sequence[KernelCall], folder: Path) -> StageRes
                 "rule": asdict(_shared(rule, len(group))),
                 "race": race if chosen.first > 0 and not context.settings.variants else {},
             }
-            tasks.append(Task(name, payload, weight=_weight(group)))
+            tasks.append(Task(name, payload))
+        if len(context.workers.places) > 1:  # long shapes first, so that no GPU waits long for another
+            tasks.sort(key=lambda task: -len(left[task.name]) * (left[task.name][0].flop or 0.0))
 
         def tell(result: Result, left: Mapping[str, Sequence[KernelCall]] = left) -> None:
             for case, outcome in settle(result, left[result.name]).items():
@@ -139,11 +138,6 @@ def run(context: Context, cases: Sequence[KernelCall], folder: Path) -> StageRes
         facts += _group_facts(timed, context.suite.baseline)
     outcomes = [one.outcome if isinstance(one := settled[c.case], Measured) else one for c in cases]
     return StageResult(tuple(facts), tuple(outcomes), samples)
-
-
-def _weight(cases: Sequence[KernelCall]) -> int:
-    """Relative time that a shape's cases take: setup, plus calls in proportion to the case's FLOP."""
-    return round(10 * len(cases) * (1 + min((cases[0].flop or 0.0) / _FLOP_AS_SET_UP, _MOST_SET_UPS)))
 
 
 def _shared(rule: StopRule, cases: int) -> StopRule:

@@ -24,9 +24,9 @@ from flashcore.model.files import make_folder, write_atomically
 from flashcore.model.groups import grouped
 from flashcore.runner import journal
 from flashcore.runner.kernel_call import Caller, KernelCall, Operator, is_poisoned, serve
-from flashcore.runner.pool import Pool
 from flashcore.runner.problem_file import load_problem
-from flashcore.runner.program import Limits, Program
+from flashcore.runner.process import Limits, Program
+from flashcore.runner.queue import Pool
 from flashcore.stages.bench.interleave import Turns, Watch, release, sample
 from flashcore.stages.bench.rotation import Rotation
 from flashcore.stages.bench.statistics import StopRule

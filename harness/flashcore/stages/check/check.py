@@ -20,12 +20,13 @@ from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import Cause, cause_text, from_json
 from flashcore.model.causes import IN_STEP, NOT_COMPARED, UNANSWERED, OutOfBounds, WrongAnswer
 from flashcore.model.files import file_hash, write_atomically, writing
+from flashcore.model.groups import grouped
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult
 from flashcore.records.freshness import merged
 from flashcore.runner.accuracy import FACT_NAMES, NORMAL, QUANTIZATION
 from flashcore.runner.journal import Result, Task
 from flashcore.runner.kernel_call import KernelCall, Operator
-from flashcore.runner.program import Program
+from flashcore.runner.process import Program
 from flashcore.stages import settings
 from flashcore.stages.context import Context
 
@@ -57,6 +58,9 @@ def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
     groups = _by_schema(ordered) if chosen.opcheck else []
     pending = [group for group in groups if not any(path.exists() for path in _opcheck_files(context, group))]
     opchecked = {group[0].name for group in pending}
+    chunk = max(_CHUNK, len(cases) // chosen.children)
+    of_shapes = grouped((case.shape, case.name) for case in ordered).values()
+    chunks = {name: f"{shape[0]} {i // chunk}" for shape in of_shapes for i, name in enumerate(shape)}
 
     def task(case: KernelCall, name: str, opcheck: bool) -> Task:
         payload = {
@@ -67,7 +71,7 @@ def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
             "repeats": chosen.repeats if chosen.repeats < settings.Check.repeats else max(chosen.repeats, case.repeats),
             "opcheck": opcheck,
         }
-        return Task(name, payload)
+        return Task(name, payload, chunks[case.name])
 
     def tell(result: Result) -> None:
         progress(f"{result.name}: {cause_text(_wrong(result)).partition('; ')[0] or 'right'}")
@@ -96,8 +100,8 @@ def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
 
 def _program(context: Context) -> Program:
     chosen = context.settings.check
-    command, chunk = context.resident or TARGET, max(_CHUNK, len(context.cases("check")) // chosen.lanes)
-    return Program(command=command, limits=context.limits(chosen.limits), lanes=chosen.lanes, chunk=chunk, refill=True)
+    limits = context.limits(chosen.limits)
+    return Program(command=context.resident or TARGET, limits=limits, children=chosen.children)
 
 
 def _outcome(case: KernelCall, result: Result) -> CaseOutcome:

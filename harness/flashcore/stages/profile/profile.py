@@ -35,8 +35,8 @@ from flashcore.readers.ncu import results as ncu_results
 from flashcore.runner import rounds
 from flashcore.runner.journal import Result, Task
 from flashcore.runner.kernel_call import KernelCall
-from flashcore.runner.pool import Pool
-from flashcore.runner.program import Program
+from flashcore.runner.process import Program
+from flashcore.runner.queue import Pool
 from flashcore.runner.rounds import Settled
 from flashcore.stages.context import Context, Say, silent
 from flashcore.stages.profile import child, code, ncu_facts
@@ -265,7 +265,7 @@ class UnderNcu:
             work = target(task_file, journal)
             return ncu.command_line(tool, report, metrics, work, clock_control=clocks, cache_control=caches)
 
-        return Program(command=command, limits=settings.limits, chunk=1)
+        return Program(command=command, limits=settings.limits, at_once=True)
 
     def _batches(self, path: Path, tasks: list[Task], metrics: list[str]) -> None:
         def tell(result: Result) -> None:

@@ -33,10 +33,10 @@ from flashcore.model.causes import (
 from flashcore.model.files import writing
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult, Subject
 from flashcore.runner import rounds
-from flashcore.runner.journal import Result, Task, hung, read_journal
+from flashcore.runner.journal import Result, Task, begun, hung
 from flashcore.runner.kernel_call import KernelCall
-from flashcore.runner.pool import Pool
-from flashcore.runner.program import Limits, Program
+from flashcore.runner.process import Limits, Program
+from flashcore.runner.queue import Pool
 from flashcore.runner.rounds import Settled
 from flashcore.stages.context import Context, Say
 from flashcore.stages.settings import Sanitize, Tool
@@ -196,7 +196,7 @@ class _UnderTool:
         alone = [t for t in tasks if t.name in settled.open]
         for group, batch in ((together, self.limits.batch), (alone, 1)):
             limits = replace(self.limits, batch=batch)
-            program = Program(command=command, limits=limits, environment=ENVIRONMENT, chunk=1)
+            program = Program(command=command, limits=limits, environment=ENVIRONMENT, at_once=True)
             self.workers.run(group, program, path, tell)
 
     def harvest(self, path: Path, answers: Mapping[str, Result], settled: Settled[Report]) -> None:
@@ -205,11 +205,11 @@ class _UnderTool:
             over = settled.failed if isinstance(result.cause, Hang | HungBefore) else settled.open
             over[name] = result.cause or UNANSWERED()
         for journal in sorted(path.glob("journal-*.jsonl")):
-            begun = [line["name"] for line in read_journal(journal) if line.get("event") == "begin"]
+            ran = begun(journal)
             log = _log(journal)
             report = parse(log.read_text(errors="replace") if log.exists() else "", self.tool)
-            alone = len(begun) == 1
-            for name in begun:
+            alone = len(ran) == 1
+            for name in ran:
                 if name not in answers:
                     continue
                 result = answers[name]

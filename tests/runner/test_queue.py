@@ -15,10 +15,19 @@ import pytest
 
 from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.model.causes import Hang, HungBefore
-from flashcore.runner.journal import Journal, Result, Step, Task, answers, hung, hung_before, read_journal
-from flashcore.runner.process import LocalGpu
-from flashcore.runner.program import Program
-from flashcore.runner.supervisor import Shares
+from flashcore.runner.journal import (
+    Begun,
+    Journal,
+    Result,
+    Share,
+    Started,
+    Step,
+    Task,
+    answers,
+    hung,
+    hung_before,
+    read_journal,
+)
 from tests.conftest import ROOT
 from tests.support import staged
 from tests.support.processes import CHILDREN, actor, does, gone, until
@@ -27,6 +36,12 @@ from tests.support.processes import CHILDREN, actor, does, gone, until
 def supervise(folder: Path, tasks: list[Task], how: str = "", **options: Any) -> list[Result]:
     usual = {"time_limit": 120.0, "startup_limit": 120.0, "finish_limit": 5.0}
     return staged.run(tasks, folder, actor(how), **{**usual, **options})
+
+
+def pid(journal: Path) -> int:
+    first = next(read_journal(journal))
+    assert isinstance(first, Started)
+    return first.pid
 
 
 def test_one_process_answers_all_in_order(tmp_path: Path) -> None:
@@ -39,33 +54,27 @@ def test_one_process_answers_all_in_order(tmp_path: Path) -> None:
     assert "performing a" in (tmp_path / "child-001.log").read_text()
 
 
-def test_lanes_share_out_the_shapes(tmp_path: Path) -> None:
+def test_children_pull_shape_after_shape(tmp_path: Path) -> None:
     tasks = [
         does(f"{v}/{s}", what) for s in ("s", "m", "l") for v, what in (("good", ""), ("bad", "segv"), ("last", ""))
     ]
     seen: list[Result] = []
-    results = supervise(tmp_path, tasks, lanes=2, on_result=seen.append)
+    results = supervise(tmp_path, tasks, children=2, on_result=seen.append)
     assert [r.name for r in results] == [t.name for t in tasks] and {r.name for r in seen} == {r.name for r in results}
     assert [r.status for r in results] == ["ok", "failed", "ok"] * 3, "what dies takes its own task alone along"
-    pids = {r.name: r.data["pid"] for r in results if r.data}
-    assert pids["last/s"] == pids["good/l"] and pids["last/l"] not in (pids["good/s"], pids["last/m"])
-    assert len({*pids.values()}) == 5
-    lanes = [
-        {t["name"].partition("/")[2] for t in json.loads(p.read_text())["tasks"]} for p in tmp_path.glob("tasks-*")
-    ]
-    assert all(shapes <= {"s", "l"} or shapes == {"m"} for shapes in lanes)
-    assert supervise(tmp_path, tasks, lanes=2) == results, "what is answered is not run again"
+    shares = [Share.decode(line) for p in tmp_path.glob("tasks-*") for line in p.read_bytes().splitlines(True)]
+    assert all(len({t.shape for t in share.tasks}) <= 1 for share in shares)
+    assert supervise(tmp_path, tasks, children=2) == results, "what is answered is not run again"
 
 
-def test_an_error_in_one_lane_ends_the_others(tmp_path: Path) -> None:
+def test_an_error_of_one_child_ends_the_others(tmp_path: Path) -> None:
     def stop(result: Result) -> None:
         raise KeyboardInterrupt
 
     tasks = [does("a/s"), does("a/m", "loop")]
     with pytest.raises(KeyboardInterrupt):
-        supervise(tmp_path, tasks, lanes=2, on_result=stop)
-    heads = [next(read_journal(p)) for p in tmp_path.glob("journal-*")]
-    assert all(gone(head["pid"]) for head in heads)
+        supervise(tmp_path, tasks, children=2, on_result=stop)
+    assert all(gone(pid(p)) for p in tmp_path.glob("journal-*"))
 
 
 def test_batches_bound_what_a_process_takes(tmp_path: Path) -> None:
@@ -126,8 +135,7 @@ def test_a_shape_that_is_named_as_a_variant_that_hung_is_run() -> None:
 def test_a_hang_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     (result,) = supervise(tmp_path, [does("loop", "stubborn loop")], time_limit=0.3, finish_limit=0.1)
     assert "hang?" in result.reason
-    pid = next(read_journal(tmp_path / "journal-001.jsonl"))["pid"]
-    assert gone(pid)
+    assert gone(pid(tmp_path / "journal-001.jsonl"))
 
 
 def test_steps_restart_the_clock_and_name_the_culprit(tmp_path: Path) -> None:
@@ -163,12 +171,12 @@ def test_below_a_profiler_the_target_is_ended_first(tmp_path: Path) -> None:
 
 def test_below_a_profiler_nothing_outlives_the_supervisor(tmp_path: Path) -> None:
     task_file = tmp_path / "tasks-001.json"
-    task_file.write_text(json.dumps({"tasks": [{"name": "a", "payload": {"do": "loop"}}]}))
+    task_file.write_bytes(Share((does("a", "loop"),)).encode())
     supervisor = subprocess.Popen(["sleep", "600"])
     journal = tmp_path / "journal-001.jsonl"
     environment = {**os.environ, "FLASHCORE_SUPERVISOR": str(supervisor.pid), "PYTHONPATH": str(ROOT / "harness")}
     with subprocess.Popen(actor()(task_file, journal), env=environment) as child:
-        until(lambda: any(line["event"] == "begin" for line in read_journal(journal)))
+        until(lambda: any(isinstance(m, Begun) for m in read_journal(journal)))
         supervisor.kill()
         supervisor.wait()
         assert child.wait(120) != 0
@@ -176,7 +184,7 @@ def test_below_a_profiler_nothing_outlives_the_supervisor(tmp_path: Path) -> Non
 
 def test_a_child_whose_supervisor_ended_and_is_not_reaped_begins_nothing(tmp_path: Path) -> None:
     task_file, journal = tmp_path / "tasks-001.json", tmp_path / "journal-001.jsonl"
-    task_file.write_text(json.dumps({"tasks": [{"name": "a", "payload": {}}]}))
+    task_file.write_bytes(Share((does("a"),)).encode())
     with subprocess.Popen(["true"]) as supervisor:
         until(lambda: os.waitid(os.P_PID, supervisor.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None)
         environment = {**os.environ, "FLASHCORE_SUPERVISOR": str(supervisor.pid), "PYTHONPATH": str(ROOT / "harness")}
@@ -265,7 +273,7 @@ def test_killed_supervisor_leaves_no_orphan_and_is_resumed(
     stage: tuple[subprocess.Popen[str], list[Task], Path, Path],
 ) -> None:
     process, tasks, folder, note = stage
-    child = next(read_journal(folder / "journal-001.jsonl"))["pid"]
+    child = pid(folder / "journal-001.jsonl")
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert gone(child)
@@ -280,7 +288,7 @@ def test_interrupt_ends_the_group_and_leaves_journals_whole(
     stage: tuple[subprocess.Popen[str], list[Task], Path, Path],
 ) -> None:
     process, _, folder, _ = stage
-    child = next(read_journal(folder / "journal-001.jsonl"))["pid"]
+    child = pid(folder / "journal-001.jsonl")
     process.send_signal(signal.SIGINT)
     assert process.wait(120) == 130
     assert gone(child)
@@ -298,52 +306,3 @@ def test_a_failure_is_not_tried_again_on_resume(tmp_path: Path) -> None:
     again = supervise(tmp_path / "stage", tasks)
     assert again == first
     assert len(note.read_text().splitlines()) == 2
-
-
-# --- shares: every task goes to one slot; heavy shapes first, by fair shares ---
-
-
-WEIGHTS = {"a": 1, "b": 8, "c": 2, "d": 1}
-TASKS = [Task(f"{v}/{s}", {}, w) for v in ("x", "y") for s, w in WEIGHTS.items()]
-
-
-def shares(gpus: str, *answered: str, **options: int | bool) -> Shares:
-    program = Program(command=lambda *_: (), **options)  # type: ignore[arg-type]
-    return Shares(TASKS, answered, [LocalGpu(gpu) for gpu in gpus.split(",")], program)
-
-
-def names(tasks: list[Task]) -> list[str]:
-    return [t.name for t in tasks]
-
-
-def test_on_one_gpu_each_shape_has_its_slot_from_the_beginning() -> None:
-    two = shares(",", "x/a")
-    assert two.left == 7
-    assert names(two.of(0)) == ["x/c", "y/a", "y/c"] and names(two.of(1)) == ["x/b", "x/d", "y/b", "y/d"]
-    assert names(two.take(0, 2, 2)) == ["x/c", "y/a"]
-    two.done(0, "x/c")
-    assert two.left == 6 and names(two.take(0, 9, 2)) == ["y/a", "y/c"]
-
-
-def test_on_several_gpus_the_heaviest_shapes_go_first_and_whole() -> None:
-    two = shares("g,h")
-    assert names(two.take(0, 9, 2)) == ["x/b", "y/b"]
-    assert names(two.take(1, 9, 2)) == ["x/c", "y/c"], "half a fair share of the remaining 8 is 2"
-    for name in ("x/b", "y/b"):
-        two.done(0, name)
-    assert names(two.take(0, 9, 2)) == ["x/a", "y/a"] and two.left == 6
-    two.give_back(0)
-    assert two.of(0) == [] and two.left == 6
-    taken = [name for slot in (0, 0, 0) for name in names(two.take(slot, 9, 1)) if not two.done(slot, name)]  # type: ignore[func-returns-value]
-    assert sorted(taken) == ["x/a", "x/d", "y/a", "y/d"]
-
-
-def test_one_slot_takes_all_up_to_the_most_that_a_process_gets() -> None:
-    assert names(shares("g").take(0, 9, 1)) == names(TASKS)
-    assert sorted(names(shares("g").take(0, 5, 1))) == ["x/b", "x/c", "y/b", "y/c"], "shapes stay whole"
-
-
-@pytest.mark.parametrize(("refill", "rest"), [(False, ["x/a", "x/c", "x/d"]), (True, ["x/c"])])
-def test_tasks_that_may_go_anywhere_are_dealt_out(refill: bool, rest: list[str]) -> None:
-    two = shares("g,h", "y/a", "y/b", "y/c", "y/d", chunk=1, refill=refill)
-    assert names(two.take(0, 9, 2)) == ["x/b"] and names(two.take(1, 9, 2)) == rest
