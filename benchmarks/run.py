@@ -190,8 +190,8 @@ def _ranks(one: Row, other: Row) -> dict[str, Any]:
     ]
     pairs = [(a, b) for a, b in zip(*first, strict=False) if a != b]
     distinct = [pair for pair in pairs if all(_told_apart(row, *pair) for row in (one, other))]
-    peers = [one.reference, other.reference]
-    return {"row": one.name, "first": first, "differ": pairs, "apart": distinct, "reference": peers}
+    references = [one.reference, other.reference]
+    return {"row": one.name, "first": first, "differ": pairs, "apart": distinct, "reference": references}
 
 
 def _told_apart(row: Row, one: str, other: str) -> bool:

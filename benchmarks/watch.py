@@ -241,12 +241,12 @@ def _profiled(folder: Path, variant: str, edits: int, shape: str) -> list[dict[s
         timeout=edits * _TIME_LIMIT,
     )  # fmt: skip
     record = store.read(lookup.find(folder / "profiles", None))
-    regime = record.suite.shapes[shape].rank_by
+    mode = record.suite.shapes[shape].rank_by
     return [
         {
             "code": done.returncode,
             "outcomes": {o.stage: o.status for o in record.outcomes if o.variant == name and o.shape == shape},
-            "samples": list(record.samples.get((Case(name, shape), regime), ())),
+            "samples": list(record.samples.get((Case(name, shape), mode), ())),
         }
         for name in names
     ]

@@ -7,7 +7,7 @@ Everything has a default, so that a test names only what it is about::
         facts=[factory.fact("registers", 140, "fast", arch="sm_90a", kernel="fast_kernel")],
     )
 
-``record()`` alone is a complete run of the default suite on an H200: three variants and a peer, two
+``record()`` alone is a complete run of the default suite on an H200: three variants and a reference, two
 shapes, static facts for three archs, check, counters, timing and samples. ``bare_record()`` has the
 suite and the builds only; ``large_record(cases)`` has many.
 """
@@ -99,7 +99,7 @@ def variant(name: str, **changes: Any) -> Variant:
     return Variant(**{**fields, **changes})
 
 
-def peer(name: str = "cudnn", **changes: Any) -> Variant:
+def reference(name: str = "cudnn", **changes: Any) -> Variant:
     """A Python callable as a variant."""
     return variant(name, **{"kind": PythonCallable(f"peers.py:{name}"), "document": None, **changes})
 
@@ -133,7 +133,7 @@ def waiver(budget: str, accepted: float, **changes: Any) -> Waiver:
         "shapes": ("*",),
         "kernels": ("*",),
         "accepted": accepted,
-        "reason": "known, to be mended",
+        "reason": "known, to be fixed",
     }
     return Waiver(**{**fields, **changes})
 
@@ -147,7 +147,7 @@ def suite(
     **changes: Any,
 ) -> Suite:
     """A suite of attention kernels: ``slow`` (the baseline), ``fast``, ``split`` (two kernels) and
-    the peer ``cudnn``, on the shapes ``mission`` and ``long``.
+    the reference ``cudnn``, on the shapes ``mission`` and ``long``.
     """
     if variants is None:
         variants = (
@@ -155,7 +155,7 @@ def suite(
             variant("fast", parent="slow"),
             variant("split", parent="fast", archs=("sm_90a",), unsupported={
                 "sm_80": "no TMA before sm_90", "sm_89": "no TMA before sm_90"}),
-            peer(),
+            reference(),
         )  # fmt: skip
     chosen = tuple(variants)
     tensors = ("q", "k", "v")
@@ -336,7 +336,7 @@ def samples(us: float, count: int = 100, *, spread: float = 0.01, seed: int = 0)
 
 
 def timing_facts(variant: str, shape: str, mode: str, times: Sequence[float]) -> list[Fact]:
-    """The statistics that bench makes of its samples; ``mode`` is a regime or eager."""
+    """The statistics that bench makes of its samples; ``mode`` is a timing mode or eager."""
     return facts_of(_statistics(mode, tuple(times)), variant, shape=shape)
 
 
@@ -414,7 +414,7 @@ def site(line: SourceLine) -> Fact:
 
 def artifact(variant: str, arch: str, status: str = "ok", message: str = "", **changes: Any) -> Artifact:
     """The build of (variant, arch)."""
-    fields: dict[str, Any] = {"code": f"code-{variant}-{arch}", "closure": f"closure-{variant}-{arch}"}
+    fields: dict[str, Any] = {"code": f"code-{variant}-{arch}", "source_hash": f"source_hash-{variant}-{arch}"}
     causes = {"failed": compile_failed(message), "unsupported": UNSUPPORTED_ARCH(reason=message)}
     return Artifact(variant, arch, status, causes.get(status), **{**fields, **changes})  # type: ignore[arg-type]
 
@@ -455,9 +455,9 @@ def outcome(
 def case_key(variant: Variant, shape: Shape, *, code: str = "code", nvcc: str = "13.0.88") -> CaseKey:
     """The freshness key of a case; another ``code`` makes it another kernel."""
     if variant.is_reference:
-        return CaseKey("", "", "", peer=True)
+        return CaseKey("", "", "", is_reference=True)
     name = f"{variant.name}-{shape.name}"
-    return CaseKey(f"{code}-{name}", f"closure-{name}", nvcc, host=f"host-{name}", cxx="g++")
+    return CaseKey(f"{code}-{name}", f"source_hash-{name}", nvcc, host=f"host-{name}", cxx="g++")
 
 
 def bare_record(suite: Suite | None = None, facts: Iterable[Fact] = (), **changes: Any) -> Record:

@@ -72,7 +72,7 @@ class _HostTimed(Timed):
     def eager(self) -> float:
         return self._sample(self.eager_calls)
 
-    def each(self, regime: str, *, calls: bool = True, first: bool = True) -> list[float]:
+    def each(self, mode: str, *, calls: bool = True, first: bool = True) -> list[float]:
         return [self._sample(1) if calls else 0.0 for _ in range(self.launches)]
 
     def calls_in(self, mode: str) -> int:

@@ -15,7 +15,9 @@ ARGUMENTS = (
 )
 
 
-def case(variant: str, shape: str = "small", *, peer: bool = False, rows: int = 6, columns: int = 37) -> KernelCall:
+def case(
+    variant: str, shape: str = "small", *, reference: bool = False, rows: int = 6, columns: int = 37
+) -> KernelCall:
     return KernelCall(
         variant=variant,
         shape=shape,
@@ -24,7 +26,7 @@ def case(variant: str, shape: str = "small", *, peer: bool = False, rows: int = 
         problem_file="problem.py",
         params={"R": rows, "C": columns},
         arguments=ARGUMENTS,
-        target=Reference(f"peers.py:{variant}") if peer else Operator(),
+        target=Reference(f"peers.py:{variant}") if reference else Operator(),
         tolerance="fp16_out",
         seeds=(0, 1),
         flop=5.0 * rows * columns,

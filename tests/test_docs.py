@@ -28,7 +28,7 @@ from flashcore.machine import toolchain
 from flashcore.model.case import Case
 from flashcore.model.catalogue import STALL_REASONS
 from flashcore.model.record import CaseSubject, Subject
-from flashcore.model.suite import REGIMES, Shape
+from flashcore.model.suite import TIMING_MODES, Shape
 from flashcore.records import store
 from tests.conftest import ROOT, published, published_run
 from tests.support.judged import judged
@@ -153,14 +153,14 @@ def test_the_results_are_those_of_the_published_run() -> None:
     assert len(of_readme) == 2 and {*of_readme} <= {*text.splitlines()}
     rows = [[c.strip(" `") for c in line.split("|")[1:-1]] for line in text.splitlines() if re.match(r"\| \d+,", line)]
     assert len(by_sizes) == len(rows) >= 10
-    for sizes, variant, isolated, back_to_back, peer, theirs_isolated, theirs_back_to_back, ratio in rows:
+    for sizes, variant, isolated, back_to_back, reference, theirs_isolated, theirs_back_to_back, ratio in rows:
         row = by_sizes[sizes]
         fastest = row.reference
-        assert fastest and fastest.startswith({"cuDNN": "cudnn", "FlashAttention-2": "flash"}[peer]), sizes
-        number, regime = ratio.split(", ")
-        assert regime == row.shape.rank_by.replace("_", " "), sizes
+        assert fastest and fastest.startswith({"cuDNN": "cudnn", "FlashAttention-2": "flash"}[reference]), sizes
+        number, mode = ratio.split(", ")
+        assert mode == row.shape.rank_by.replace("_", " "), sizes
         shown = (isolated, back_to_back, theirs_isolated, theirs_back_to_back)
-        keys = [(f"{r}_p50", n, row.cases[n].name) for n in (variant, fastest) for r in REGIMES[:2]]
+        keys = [(f"{r}_p50", n, row.cases[n].name) for n in (variant, fastest) for r in TIMING_MODES[:2]]
         for value, (fact, name, shape) in zip(shown, keys, strict=True):
             levels = readings.levels(fact, name, shape)
             mode = fact.removesuffix("_p50").replace("_", " ")

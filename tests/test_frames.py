@@ -90,7 +90,7 @@ def test_categories_stand_in_the_order_of_the_record(record: Record) -> None:
 
 def test_what_a_table_lacks_is_missing_never_zero(record: Record) -> None:
     table = frames.table(record, "mission")
-    assert math.isnan(table.loc["cudnn", "registers"])  # a peer: its kernels are not built here
+    assert math.isnan(table.loc["cudnn", "registers"])  # a reference: its kernels are not built here
     bare = frames.table(factory.bare_record(), "mission").select_dtypes("float64")
     assert bare.shape == (4, len(frames.LADDER) + 2)
     assert bare.isna().all(axis=None)
@@ -104,7 +104,7 @@ def test_a_stale_case_says_so_and_has_no_gap(record: Record) -> None:
     assert table.loc["slow", "gap"] > 1
 
 
-def test_floor_and_gap_are_of_one_regime(record: Record) -> None:
+def test_floor_and_gap_are_of_one_mode(record: Record) -> None:
     row = frames.table(record, "mission").loc["fast"]
     assert row["gap"] == pytest.approx(row["isolated_p50 [us]"] / row["floor [us]"])
     assert row["floor_by"] != "dram"  # its data fits L2
@@ -195,7 +195,7 @@ def test_limiters_are_the_ranked_ones_of_each_case_with_evidence(record: Record)
 
 def test_identical_shapes_are_one_case_with_all_its_names() -> None:
     twin = dataclasses.replace(factory.shape("twin"), problem="general", same_as="mission", rank_by="back_to_back")
-    variants = (factory.variant("slow"), factory.variant("best", problem="general"), factory.peer("cudnn"))
+    variants = (factory.variant("slow"), factory.variant("best", problem="general"), factory.reference("cudnn"))
     record = factory.record(factory.suite(variants, (factory.shape(), twin)), times={"slow": 40.0, "best": 4.0})
     for shape in ("mission", "twin"):
         assert frames.table(record, shape)["shape"].to_dict() == {"slow": "mission", "cudnn": "mission", "best": "twin"}

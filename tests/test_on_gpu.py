@@ -203,7 +203,7 @@ def test_kernels_that_write_what_they_read_are_checked_timed_and_profiled(update
     by_case = outcomes(updated)
     for variant in ("plain", "in_place", "apart"):
         for shape in ("bare", "biased"):
-            profiled = have_ncu() and (variant == "plain" or shape == "bare")  # peers on their first shape
+            profiled = have_ncu() and (variant == "plain" or shape == "bare")  # references on their first shape
             for stage in ("check", "bench", *(("profile",) if profiled else ())):
                 outcome = by_case[f"{variant}/{shape}", stage]
                 assert outcome.status == "ok", outcome
@@ -466,10 +466,10 @@ def test_on_the_second_gpu_while_the_first_is_current(
     assert done.stdout == "[0, 0, 0, 0] True\n" * 2, done.stdout + done.stderr
 
 
-def test_the_regimes_read_what_they_say() -> None:
+def test_the_modes_read_what_they_say() -> None:
     """Spins give slope 1, a programmatic twin is not faster than its plain form, A/A is 1."""
     if not (gpu := Gpu.find()) or gpu.capability < (9, 0):
         pytest.skip("gpu: programmatic launches need sm_90")
-    command = [sys.executable, "-m", "benchmarks.regimes", "--samples", "100"]
+    command = [sys.executable, "-m", "benchmarks.modes", "--samples", "100"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == Exit.OK, done.stdout + done.stderr

@@ -39,7 +39,7 @@ from flashcore.model import groups
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import CaseSubject
-from flashcore.model.suite import REGIMES
+from flashcore.model.suite import TIMING_MODES
 from flashcore.model.text import exact, in_words, number, quantity, significant
 from flashcore.records import store
 from flashcore.report.budget_page import percent
@@ -66,7 +66,7 @@ TICK = re.compile(r"[+-]?[\d.e+-]+(?: %)?")
 #: Columns that are not called as their facts.
 HEADINGS = {
     **{heading: [fact] for fact, heading in TIMES},
-    **{f"{mode}-p50": [f"{mode}_p50"] for mode in REGIMES},
+    **{f"{mode}-p50": [f"{mode}_p50"] for mode in TIMING_MODES},
     "isolated-p90": ["isolated_p90"],
     "tensor": ["tensor_active"],
     "occupancy": ["theoretical_occupancy"],

@@ -24,7 +24,7 @@ from tests.conftest import published
 from tests.marks import marks
 from tests.support.judged import book_of, summarized
 
-OVER_PEER = [key for key, *_ in overview_page.COLUMNS].index("over-peer")
+OVER_REFERENCE = [key for key, *_ in overview_page.COLUMNS].index("over-reference")
 
 
 @functools.cache
@@ -49,10 +49,10 @@ def test_headline_table_and_variant_page_have_one_ratio() -> None:
         assert answer is not None, shape
         winner = answer.case.variant.name
         row = next(r for r in section.rows if r.cells[0].text == winner)
-        assert answer.summary[2].sort == row.cells[OVER_PEER].sort, shape
+        assert answer.summary[2].sort == row.cells[OVER_REFERENCE].sort, shape
         assert answer.over_reference.startswith(f"{answer.summary[2].sort:.3f}\u00a0×"), shape
         as_recorded += 1
-        assert answer.summary[2].sort == published().facts.number("speedup_vs_peer", answer.case.subject), shape
+        assert answer.summary[2].sort == published().facts.number("speedup_vs_reference", answer.case.subject), shape
     assert as_recorded == 13
 
 

@@ -146,7 +146,7 @@ VISIBLE = """() => {
 
 
 def test_eight_columns_are_shown_and_others_can_be_chosen(chromium: Browser, folder: Path) -> None:
-    usual = ["variant", "time", "over-parent", "over-peer", "above-floor", "right", "limits", "held"]
+    usual = ["variant", "time", "over-parent", "over-reference", "above-floor", "right", "limits", "held"]
     state = probe(chromium, folder / "index.html", VISIBLE)
     assert state["columns"] == usual and set(state["widths"]) == {8}
     assert state["sideways"] <= 0 and state["boxes"][: len(usual) - 1] == usual[1:]
@@ -412,7 +412,7 @@ def test_every_verdict_is_reachable_by_filter_and_order(chromium: Browser, folde
     judged = judge(full(), require="static", today=TODAY)
     assert {r["variant"] for r in state["given"]} == {"fast"}
     wanted = sorted((v.budget, v.subject.variant, v.limit, v.subject.shape or "any") for v in judged.verdicts)
-    assert sorted((r["limit-on"], r["variant"], r["promised"], r["shape"]) for r in state["every"]) == wanted
+    assert sorted((r["limit-on"], r["variant"], r["limited"], r["shape"]) for r in state["every"]) == wanted
     assert Counter(r["verdict"].split()[0] for r in state["every"])["fail"] == len(judged.failed) > 0
     failed = state["failed"]
     assert {r["verdict"] for r in failed["rows"]} == {"fail"} and len(failed["rows"]) == len(judged.failed)
@@ -487,7 +487,7 @@ def test_what_was_chosen_stays_in_the_address_and_goes_along_with_links(chromium
 @pytest.mark.parametrize("name", ["index", "roofline", "budgets", "variant/slow", "variant/{}"])
 def test_a_phone_shows_names_of_120_characters_without_scrolling(chromium: Browser, tmp_path: Path, name: str) -> None:
     long = "v" * 120
-    variants = [factory.variant("slow"), factory.variant(long, parent="slow"), factory.peer("p" * 120)]
+    variants = [factory.variant("slow"), factory.variant(long, parent="slow"), factory.reference("p" * 120)]
     suite = factory.suite(variants, [factory.shape()], [factory.budget("registers", "b" * 120, maximum=128)])
     record = factory.record(suite, factory.static_facts(long, shapes=["mission"]))
     rendered(record, tmp_path / "r", today=TODAY)

@@ -151,7 +151,7 @@ def test_another_compiler_keeps_times_of_the_same_device_code_alone_and_is_named
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> None:
-    repository.measure(lambda key: key if key.peer else replace(key, **recorded))  # type: ignore[arg-type]
+    repository.measure(lambda key: key if key.is_reference else replace(key, **recorded))  # type: ignore[arg-type]
     files = {name: tmp_path / name for name in ("json", "markdown")}
     formats = [f"--format={name}={file}" for name, file in files.items()]
     assert repository.gate("--format=table", *formats) == code

@@ -19,7 +19,7 @@ ARGUMENTS = (
 )
 
 
-def case(variant: str, shape: str = "small", *, peer: bool = False, bias: bool = False) -> KernelCall:
+def case(variant: str, shape: str = "small", *, reference: bool = False, bias: bool = False) -> KernelCall:
     return KernelCall(
         variant=variant,
         shape=shape,
@@ -28,7 +28,7 @@ def case(variant: str, shape: str = "small", *, peer: bool = False, bias: bool =
         problem_file="problem.py",
         params={"M": 5, "N": 7, "K": 12, "bias": bias},
         arguments=ARGUMENTS,
-        target=Reference(f"peers.py:{variant}") if peer else Operator(),
+        target=Reference(f"peers.py:{variant}") if reference else Operator(),
         tolerance="fp32",
         seeds=(0, 1),
         flop=None,

@@ -26,7 +26,7 @@ from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, FactSpec
 from flashcore.model.cause import CODES, Basis, Cause, Template
 from flashcore.model.record import CaseSubject, Record
-from flashcore.model.suite import REGIMES, Shape
+from flashcore.model.suite import TIMING_MODES, Shape
 from flashcore.records import lookup, store
 from flashcore.suites import load
 
@@ -37,7 +37,7 @@ GROUPS = {
 }
 #: The most lines of one benchmark's output on its page; the command prints all of them.
 MOST_LINES = 40
-_REGIMES = ("isolated", "back to back")
+_TIMING_MODES = ("isolated", "back to back")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
@@ -288,16 +288,24 @@ def figures(profiles: Path) -> Iterator[str]:
 
 def _times(record: Record) -> Iterator[str]:
     timed, readings = [s for s in record.suite.shapes.values() if "bench" in s.stages], Readings(record)
-    head = ("shape", "fastest variant", *_REGIMES, "cold", "fastest reference", *_REGIMES, "ratio in the ranking mode")
+    head = (
+        "shape",
+        "fastest variant",
+        *_TIMING_MODES,
+        "cold",
+        "fastest reference",
+        *_TIMING_MODES,
+        "ratio in the ranking mode",
+    )
     yield from (f"| {' | '.join(head)} |", "| --- " * len(head) + "|")
     for row in (Row(readings, shapes) for shapes in record.suite.rows(timed)):
         variant = next((n for n in row.times if not record.suite.variants[n].is_reference), None)
         if variant is None:
             continue
-        times = [_time(record, variant, row.cases[variant], r) for r in REGIMES]
+        times = [_time(record, variant, row.cases[variant], r) for r in TIMING_MODES]
         cells = [f"`{row.name}`", f"`{variant}`", *map(_us, times)]
         if (reference := row.reference) is not None:
-            reference_times = [_time(record, reference, row.cases[reference], r) for r in REGIMES[:2]]
+            reference_times = [_time(record, reference, row.cases[reference], r) for r in TIMING_MODES[:2]]
             speedup, pair = row.over(variant, reference), row.pair(variant, reference)
             ratio = f"{speedup.value:.2f} ×" if speedup else ""
             cells += [f"`{reference}`", *map(_us, reference_times), f"{ratio} ({pair})" if pair else ratio]
@@ -305,8 +313,8 @@ def _times(record: Record) -> Iterator[str]:
     yield ""
 
 
-def _time(record: Record, variant: str, shape: Shape, regime: str) -> float | None:
-    return record.facts.number(f"{regime}_p50", CaseSubject(Case(variant, shape.name)))
+def _time(record: Record, variant: str, shape: Shape, mode: str) -> float | None:
+    return record.facts.number(f"{mode}_p50", CaseSubject(Case(variant, shape.name)))
 
 
 def _us(value: float | None) -> str:

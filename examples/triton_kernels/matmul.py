@@ -40,7 +40,7 @@ def matmul(a: Any, b: Any, c: Any, BM: int, BN: int, BK: int, WARPS: int, STAGES
 
 
 def torch_matmul(a: Any, b: Any) -> Any:
-    """The peer: torch's own."""
+    """The reference: torch's own."""
     import torch
 
     return torch.matmul(a, b)

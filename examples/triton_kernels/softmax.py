@@ -32,7 +32,7 @@ def softmax(x: Any, out: Any, WARPS: int) -> None:
 
 
 def torch_softmax(x: Any) -> Any:
-    """The peer: torch's own."""
+    """The reference: torch's own."""
     import torch
 
     return torch.softmax(x, -1)

@@ -31,7 +31,7 @@ COMPUTE, FAULT = "#77818c", "#d0402b"
 ROLES = {
     "variant": ("circle", "variants"),
     "baseline": ("square", "baseline"),
-    "peer": ("diamond", "references"),
+    "reference": ("diamond", "references"),
     "part": ("circle", "kernels of a case"),
 }
 USEFUL: Counted = "formula"
@@ -191,7 +191,7 @@ class Chart:
         shares = [s and 100 * s for s in (p.share, p.share_of_measured)]
         return [
             *(subject.variant, subject.kernel, subject.shape, p.level, p.counted, p.flop, p.bytes, p.time_us),
-            *(p.regime, p.clock_mhz, p.intensity, p.tflops, p.gbps, shares[0], roof and roof.name, shares[1]),
+            *(p.mode, p.clock_mhz, p.intensity, p.tflops, p.gbps, shares[0], roof and roof.name, shares[1]),
             *(self.padding(subject), *energy, "; ".join(p.faults)),
         ]
 
@@ -200,7 +200,7 @@ class Chart:
         *_, padding, joules, rate, _ = self._data(p)
         kernel = f" › {p.subject.kernel}" if p.subject.kernel else ""
         yield f"<b>{escape(p.subject.variant + kernel)}</b> {escape(self.labels.get(p.subject, ''))}"
-        yield f"{significant(p.tflops)} TFLOP/s ({COUNTED[p.counted]}), {significant(p.time_us)} µs {p.regime}"
+        yield f"{significant(p.tflops)} TFLOP/s ({COUNTED[p.counted]}), {significant(p.time_us)} µs {p.mode}"
         yield f"{significant(p.intensity)} FLOP/B: {p.flop:,.0f} FLOP, {p.bytes:,.0f} B" + " of the formula" * p.modeled
         clock = f", SM at {p.clock_mhz:,.0f} MHz" if p.clock_mhz else ""
         yield f"{significant(p.gbps)} GB/s of {name(p.level)}{clock}"
@@ -299,7 +299,7 @@ class Chart:
                 "matches": "y",
                 "side": "right",
                 "visible": bool(times),
-                "title": {"text": f"time, µs ({marks[0].regime})", "standoff": 6},
+                "title": {"text": f"time, µs ({marks[0].mode})", "standoff": 6},
                 "tickvals": [min(flop) / us / 1e6 for us in times],
                 "ticktext": [f"{us:,g}" for us in times],
                 "griddash": "dot",

@@ -40,9 +40,9 @@ LADDER = (
     "speedup_vs_baseline",
     "speedup_vs_baseline_low",
     "speedup_vs_baseline_high",
-    "speedup_vs_peer",
-    "speedup_vs_peer_low",
-    "speedup_vs_peer_high",
+    "speedup_vs_reference",
+    "speedup_vs_reference_low",
+    "speedup_vs_reference_high",
     "tflops",
     "tensor_active",
     "theoretical_occupancy",
@@ -83,7 +83,7 @@ _LAYOUTS: Mapping[type, tuple[Sequence[str], str]] = {
     ),
     Point: (
         (*_CASE, "kernel"),
-        "level:c counted:c regime:c roof:c flop:n bytes:n time_us:n intensity:n tflops:n gbps:n"
+        "level:c counted:c mode:c roof:c flop:n bytes:n time_us:n intensity:n tflops:n gbps:n"
         " ceiling_tflops=ceiling.tflops:n share:n measured_ceiling_tflops=measured.tflops:n share_of_measured:n"
         " faults:j",
     ),
@@ -177,10 +177,10 @@ def samples(record: Record, *, raw: bool = False) -> DataFrame:
 def table(record: Record, shape: str, names: Sequence[str] = LADDER) -> DataFrame:
     """A row per variant that runs on ``shape`` or an identical one, in the manifest's order.
 
-    ``shape`` is the name under which the variant is fastest. ``role`` is baseline, variant or peer (a library);
+    ``shape`` is the name under which the variant is fastest. ``role`` is baseline, variant or reference (a library);
     ``check`` is the outcome, ``stale`` if the code changed since. Then a column per fact in ``names``, with its
     unit: ``cold_p50 [us]``. Static facts are the measured arch's, and the worst of the variant's kernels. ``floor
-    [us]`` is the least time that the resource ``floor_by`` allows, ``gap`` the median time of the ranking regime
+    [us]`` is the least time that the resource ``floor_by`` allows, ``gap`` the median time of the ranking mode
     over that floor.
 
     Raises:

@@ -82,7 +82,7 @@ def committed(path: Path = HEADER) -> tuple[Table, list[int]]:
     if found is None or len(table) != LANES or any(len(slots) != SLOTS for slots in table):
         raise ValueError(
             f"{path}: expected {LANES} lanes of {SLOTS} slots and where they were found, found {len(table)} lanes\n"
-            "  to mend: flashcore introspect, on a machine with a GPU"
+            "  to fix: flashcore introspect, on a machine with a GPU"
         )
     return table, [int(x) for x in found[1].split(",")]
 

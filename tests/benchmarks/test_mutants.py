@@ -75,7 +75,7 @@ BEFORE = Said("", False, 0, {"spills v": ("pass", ""), "time v": ("unmeasured", 
         (Said("", False, 0, {"spills v": ("unmeasured", "gone")}, {}), "gate: unmeasured: spills v: gone"),
         (Said("", False, 3, BEFORE.verdicts, {}), "gate: exit 3, was 0"),
         (Said("", False, 0, BEFORE.verdicts, {}, notes=("gone: 3 facts",)), "gate: note: gone"),
-        (Said("", False, 0, {"time v": ("pass", "")}, {}), ""),  # a promise that is gone, and nobody says so
+        (Said("", False, 0, {"time v": ("pass", "")}, {}), ""),  # a limit that is gone, and nothing is said
     ],
 )  # fmt: skip
 def test_what_counts_as_noticed(after: Said, words: str) -> None:

@@ -112,8 +112,8 @@ def test_a_changed_header_rebuilds_only_what_includes_it(first: Built, copy: Cop
     edit(root / "include" / "scale.cuh", "return x * factor;", "return factor * x + 0.0f * factor;")
     second = compile_one(root, tmp_path / "build", PLAIN_AND_TWO_STEPS)
     assert {a.variant: a.cached for a in second.artifacts} == {"plain": False, "two_steps": True}
-    assert first.of("plain").closure != second.of("plain").closure
-    assert first.of("two_steps").closure == second.of("two_steps").closure
+    assert first.of("plain").source_hash != second.of("plain").source_hash
+    assert first.of("two_steps").source_hash == second.of("two_steps").source_hash
 
 
 def test_a_comment_is_compiled_again_and_changes_no_hash(first: Built, copy: Copy, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_comment_is_compiled_again_and_changes_no_hash(first: Built, copy: Cop
     edit(root / "two_steps.cu", "extern", "// One more line,\n/* and\n another */ extern")
     new = compile_one(root, tmp_path / "elsewhere" / "build", "two_steps").of("two_steps")
     assert not compile_one(root, tmp_path / "build", "two_steps").of("two_steps").cached
-    assert (old.closure, old.host, old.cxx) == (new.closure, new.host, new.cxx)
+    assert (old.source_hash, old.host, old.cxx) == (new.source_hash, new.host, new.cxx)
     assert old.code == new.code != ""
     assert old.host and "GCC" in old.cxx
 
@@ -133,7 +133,7 @@ def test_what_the_host_does_is_part_of_the_key(first: Built, copy: Copy, tmp_pat
     edit(root / "two_steps.cu", "static_cast<float>(a.factor)", "static_cast<float>(2 * a.factor)")
     new = compile_one(root, tmp_path / "build", "two_steps").of("two_steps")
     assert old.code == new.code
-    assert old.host != new.host and old.closure != new.closure
+    assert old.host != new.host and old.source_hash != new.source_hash
 
 
 def test_a_header_that_only_a_macro_names_is_read_again(compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path) -> None:
@@ -230,10 +230,10 @@ def test_a_macro_that_no_source_reads_is_refused(
     assert "suite.toml:33: variant.wide.config: expected macros that its sources read, found UNREAD" in artifact.message
 
 
-def test_the_closure_holds_no_path_of_this_machine(toy: Built, first: Built, copy: Copy, tmp_path: Path) -> None:
+def test_the_source_hash_holds_no_path_of_this_machine(toy: Built, first: Built, copy: Copy, tmp_path: Path) -> None:
     moved = compile_one(copy(), tmp_path / "build", "two_steps")
     assert moved.of("two_steps").cached, "a suite elsewhere finds what was built"
-    assert moved.of("two_steps").closure == toy.of("two_steps").closure
+    assert moved.of("two_steps").source_hash == toy.of("two_steps").source_hash
     assert not [f for f in moved.of("two_steps").flags if str(tmp_path) in f]
 
 
@@ -254,7 +254,7 @@ def test_a_source_without_its_export_says_so(faulty: Built) -> None:
     assert message.startswith("required symbol") and "flashcore_launch_plan" in message
 
 
-def test_a_failed_variant_is_tried_again_and_mends(compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path) -> None:
+def test_a_failed_variant_is_tried_again_and_fixed(compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path) -> None:
     """Words of its text that a stopped compiler says, too, make it no fault of the machine."""
     root = copy()
     edit(root / "two_steps.cu", "float* copy =", "flaot* /* out of memory */ copy =")

@@ -366,19 +366,19 @@ def test_a_damaged_memory_is_no_memory(place: Place, damage: str) -> None:
     assert place.built() == key
 
 
-# --- the closure --------------------------------------------------------------------------------
+# --- the source_hash --------------------------------------------------------------------------------
 
 
-def test_the_closure_is_the_same_in_another_place(tmp_path: Path, place: Place) -> None:
+def test_the_source_hash_is_the_same_in_another_place(tmp_path: Path, place: Place) -> None:
     other = Place(tmp_path / "elsewhere" / "deep")
     other.write("s.cu", (other.root / "s.cu").read_text(encoding="utf-8") + "// a comment\n")
-    closures = [
-        p.inputs().closure(["flags"], [f"{p.root}/s.cu", "include/x.h"], {"flashcore/problem.h": "text"})
+    source_hashes = [
+        p.inputs().source_hash(["flags"], [f"{p.root}/s.cu", "include/x.h"], {"flashcore/problem.h": "text"})
         for p in (place, other)
     ]
-    assert closures[0] == closures[1]
+    assert source_hashes[0] == source_hashes[1]
     other.write("include/x.h", "int y;\n")
-    assert closures[0] != other.inputs().closure(
+    assert source_hashes[0] != other.inputs().source_hash(
         ["flags"], [f"{other.root}/s.cu", "include/x.h"], {"flashcore/problem.h": "text"}
     )
 

@@ -13,7 +13,7 @@ from flashcore.chips.occupancy import limits
 KEYS = {"a100_40", "a100_80", "l4", "rtx4090", "h100", "h100_pcie", "h200", "b200", "rtx5090"}
 
 
-def test_the_table_has_the_devices_it_promises() -> None:
+def test_the_table_has_its_devices() -> None:
     assert set(devices.load()) >= KEYS
 
 

@@ -83,7 +83,7 @@ def test_a_run_on_another_gpu_is_no_comparison() -> None:
     assert "than before" not in text
 
 
-def test_a_peer_has_answers_too() -> None:
+def test_a_reference_has_answers_too() -> None:
     text = answers(factory.record(), variant="cudnn")
     assert "yes, on 2 shapes" in text
     assert "none failed; 0 passed" in text

@@ -270,7 +270,7 @@ def test_resuming_for_another_arch_is_refused_and_says_so(here: Workplace) -> No
 
 
 def test_a_resumed_run_is_judged_by_what_it_was_begun_with(here: Workplace) -> None:
-    here.edit("suite.toml", "max = 32", "max = 4")  # a promise that every variant breaks
+    here.edit("suite.toml", "max = 32", "max = 4")  # a limit that every variant misses
     stop = f"{NO_GPU}\nimport flashcore.records.store as s\ndef no(*_): raise KeyboardInterrupt\ns.write = no"
     assert here.run("profile", "--variant", "two_steps", start=stop).returncode == 130
     resumed = here.run("profile", "--resume", start=NO_PAGES)

@@ -1,4 +1,4 @@
-"""``--format json``: the keys that the docstrings promise, and the very values that the tables are made of."""
+"""``--format json``: the documented keys, and the very values that the tables are made of."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     result, suite = json_of(capsys, "list", "--suite", str(TOY)), load(TOY)
     assert result["suite"]["name"] == suite.name and result["suite"]["archs"] == list(suite.archs)
     assert [v["name"] for v in result["variants"]] == list(suite.variants)
-    assert {v["name"] for v in result["variants"] if v["is_peer"]} == {
+    assert {v["name"] for v in result["variants"] if v["is_reference"]} == {
         v.name for v in suite.variants.values() if v.is_reference
     }
     assert {s["name"]: s["params"] for s in result["shapes"]} == {s.name: s.params for s in suite.shapes.values()}

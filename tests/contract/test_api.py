@@ -20,7 +20,7 @@ def rows(frame: Any, *columns: str) -> list[str]:
 
 
 def test_ceilings_are_of_the_stage_and_the_gpu_that_took_the_time(work: Path) -> None:
-    columns = ("variant", "shape", "level", "counted", "regime", "ceiling_tflops", "measured_ceiling_tflops")
+    columns = ("variant", "shape", "level", "counted", "mode", "ceiling_tflops", "measured_ceiling_tflops")
     results = {
         name: rows(fc.roofline(fc.read_run(f"{name}.run.zip")), *columns) for name in ("several_gpus", "two_clocks")
     }

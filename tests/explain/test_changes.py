@@ -87,8 +87,8 @@ def test_another_code_or_compiler_is_not_the_same(change: dict[str, Any]) -> Non
     key = whole.keys[Case("fast", "mission")]
     other = replace(whole, keys={Case("fast", "mission"): replace(key, **change)})
     assert not compare_records.same_code(whole, FAST, other, FAST)
-    peer = replace(whole, keys={Case("fast", "mission"): replace(key, peer=True)})
-    assert not compare_records.same_code(peer, FAST, peer, FAST)
+    reference = replace(whole, keys={Case("fast", "mission"): replace(key, is_reference=True)})
+    assert not compare_records.same_code(reference, FAST, reference, FAST)
 
 
 def test_a_change_of_time_lies_in_its_interval_whatever_the_counts() -> None:

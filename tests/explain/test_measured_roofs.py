@@ -28,9 +28,9 @@ def suite() -> Suite:
     return load(str(SUITE))
 
 
-def record(cases: Mapping[str, Mapping[str, Value]], roof: str = "dram", peers: Sequence[str] = ()) -> Record:
+def record(cases: Mapping[str, Mapping[str, Value]], roof: str = "dram", references: Sequence[str] = ()) -> Record:
     """A run of variants on the shape ``big``, each timed, with these facts."""
-    make = {name: factory.peer if name in peers else factory.variant for name in cases}
+    make = {name: factory.reference if name in references else factory.variant for name in cases}
     return factory.bare_record(
         factory.suite([make[name](name, roof=roof) for name in cases], [factory.shape("big")]),
         [f for name, values in cases.items() for f in factory.facts_of(values, name, shape="big")],
@@ -72,7 +72,7 @@ def test_work_of_the_sms_is_timed_by_the_kernel_itself() -> None:
 
 
 def test_the_best_of_a_family_is_the_roof_and_a_library_is_none() -> None:
-    run = record({"plain": timed(600.0), "bulk": timed(500.0), "library": timed(400.0)}, peers=["library"])
+    run = record({"plain": timed(600.0), "bulk": timed(500.0), "library": timed(400.0)}, references=["library"])
     result = measured_roofs.measured(run, BYTES)
     assert {m.subject.variant: m.library for m in result} == {"plain": False, "bulk": False, "library": True}
     ceilings = measured_roofs.ceilings(run, result)

@@ -1,4 +1,4 @@
-"""Points, roofs and bounds: the arithmetic by hand, the regimes, and what cannot be."""
+"""Points, roofs and bounds: the arithmetic by hand, the timing modes, and what cannot be."""
 
 from __future__ import annotations
 
@@ -95,18 +95,18 @@ def test_below_the_ridge_the_bandwidth_is_the_ceiling() -> None:
     assert result.theory.bandwidth.resource == "dram"
 
 
-def test_time_and_bytes_are_of_one_regime_and_the_point_says_which() -> None:
+def test_time_and_bytes_are_of_one_mode_and_the_point_says_which() -> None:
     record = factory.record()
     duration = record.facts.number("ncu_duration", case("ncu_duration", 0).subject)
     assert duration is not None
     for result in points(record):
         counted = result.counted == "hardware"
-        assert result.regime == ("cold, ncu (caches flushed)" if counted else "isolated p50")
+        assert result.mode == ("cold, ncu (caches flushed)" if counted else "isolated p50")
     assert point(record).time_us == duration / 1e3  # not the warm time of bench
     useful = point(record, "l2", "formula")
     assert useful.time_us == record.facts.number("isolated_p50", useful.subject), "the time that ranks"
     kept = factory.record(facts=[case("ncu_duration", 5000.0, detail=Caches(kept=True))])
-    assert point(kept).regime == "warm, ncu (caches kept)"
+    assert point(kept).mode == "warm, ncu (caches kept)"
 
 
 def test_the_dtype_is_the_variants_own() -> None:
@@ -290,8 +290,8 @@ def test_parts_of_the_flops_are_never_added_to_the_whole(
 ) -> None:
     scalar = {b.resource: b.amount for b in bounds(work, "fp32", ())}
     assert scalar["fp32"] == fp32
-    peer = {b.resource: b.amount for b in bounds(work, "tf32_tensor", ())}
-    assert (peer["tf32_tensor"], peer["fp32"]) == (tensor, separate_flop)
+    reference = {b.resource: b.amount for b in bounds(work, "tf32_tensor", ())}
+    assert (reference["tf32_tensor"], reference["fp32"]) == (tensor, separate_flop)
 
 
 def test_a_measured_roof_is_the_one_a_bound_uses() -> None:

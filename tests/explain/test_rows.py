@@ -23,9 +23,9 @@ ALIKE = factory.shape("alike")
 def suite(*shapes: Shape) -> Suite:
     variants = (
         factory.variant("slow"),
-        factory.peer("cudnn"),
+        factory.reference("cudnn"),
         factory.variant("best", problem="general"),
-        factory.peer("cudnn_general", problem="general"),
+        factory.reference("cudnn_general", problem="general"),
     )
     return factory.suite(variants, shapes)
 

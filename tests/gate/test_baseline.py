@@ -61,9 +61,9 @@ def test_a_suite_of_recorded_kernels_is_of_no_compiler() -> None:
             parse(text.replace("cubins recorded", claim))
     claimed = judged_by(of(), old)  # of compiled kernels: what another compiler made is not compared
     assert claimed.exit_code is Exit.INCAPABLE and any("recorded cubins" in v.reason for v in claimed.verdicts)
-    peers = {n: v for n, v in suite.variants.items() if v.is_reference}
+    references = {n: v for n, v in suite.variants.items() if v.is_reference}
     with pytest.raises(UsageError, match="names its nvcc"):
-        save(replace(nameless, suite=replace(suite, variants=peers)), None)
+        save(replace(nameless, suite=replace(suite, variants=references)), None)
 
 
 def test_shapes_that_differ_have_lines_of_their_own() -> None:

@@ -1,4 +1,4 @@
-"""The judge: every way a promise can be kept, broken, waived or left unmeasured."""
+"""The judge: every way a limit can be met, missed, waived or left unmeasured."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tests import factory
 TODAY = date(2026, 6, 1)
 LIMIT = factory.budget("registers", "limit", maximum=128.0)
 LOW = factory.budget("theoretical_occupancy", "low", minimum=50.0, maximum=None)
-VARIANTS = [factory.variant("slow"), factory.variant("fast"), factory.peer()]
+VARIANTS = [factory.variant("slow"), factory.variant("fast"), factory.reference()]
 WAIVED = factory.waiver("limit", 140.0, variants=("fast",), expires="2026-09-01")
 RULE = GateRule(("sass_hmma",), "fail", 0.0)
 OLD = factory.suite(VARIANTS, budgets=[LIMIT, LOW], waivers=[WAIVED])
@@ -120,7 +120,7 @@ def test_a_budget_of_removed_variants_is_listed_and_fine() -> None:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"kind": factory.peer().kind}, "now a reference, which has no budgets"),
+        ({"kind": factory.reference().kind}, "now a reference, which has no budgets"),
         ({"where": replace(OLD.variants["fast"].where, archs=(ARCH,))}, "no longer on "),
         ({"where": replace(OLD.variants["fast"].where, shapes=(SHAPE,))}, "no longer on "),
         ({"tolerance": "loose"}, "tolerance "),
@@ -135,18 +135,18 @@ def test_a_variant_that_is_judged_less(changes: dict[str, Any], text: str) -> No
 
 
 def test_a_weaker_standard_of_comparison() -> None:
-    peer, problem = OLD.variants["cudnn"], next(iter(OLD.problems.values()))
+    reference, problem = OLD.variants["cudnn"], next(iter(OLD.problems.values()))
     baseline, slower = OLD.variants[OLD.baseline], PythonCallable("peers.py:slower")
     for changes, key in (
         ({"variants": {n: v for n, v in OLD.variants.items() if n != "cudnn"}}, "variant:cudnn"),
-        ({"variants": {**OLD.variants, "cudnn": replace(peer, kind=slower)}}, "variant:cudnn"),
+        ({"variants": {**OLD.variants, "cudnn": replace(reference, kind=slower)}}, "variant:cudnn"),
         ({"baseline": "fast"}, f"suite:{OLD.name}"),
         ({"variants": {**OLD.variants, baseline.name: replace(baseline, config={"A": 1})}}, f"variant:{baseline.name}"),
         ({"problems": {problem.name: replace(problem, seeds=problem.seeds[1:])}}, f"suite:{OLD.name}"),
         ({"problems": {problem.name: replace(problem, arguments=())}}, f"suite:{OLD.name}"),
     ):  # fmt: skip
         assert keys(replace(OLD, **changes)) == {key}
-    renamed = replace(peer, technique="the library's kernel")
+    renamed = replace(reference, technique="the library's kernel")
     assert keys(replace(OLD, variants={**OLD.variants, "cudnn": renamed})) == set()
 
 

@@ -60,7 +60,7 @@ class Change:
         return store.complete(folder)
 
     def gate(self, *words: str, suite: Path | None = None) -> tuple[int, dict[str, str]]:
-        """The exit code, and the status of each promise that is looser."""
+        """The exit code, and the status of each limit that is looser."""
         before = git(self.root, "status", "--porcelain")
         where = ["--suite", str(suite or self.suite), "--build-dir", str(self._build), "--profiles", str(self.root)]
         where += self._chosen

@@ -12,13 +12,13 @@ from flashcore.pipeline import resume
 from flashcore.stages.context import silent
 from flashcore.stages.settings import Settings
 
-CLOSURES = {"fast sm_80": "abc"}
+SOURCE_HASHES = {"fast sm_80": "abc"}
 
 
 def begun(profiles: Path, run: str = "20260102T030405Z-0001") -> Path:
     folder = profiles / f"{run}.partial"
     folder.mkdir()
-    resume.remember(folder, Settings("suite", profiles=str(profiles), shapes=("small",)), CLOSURES, "H100")
+    resume.remember(folder, Settings("suite", profiles=str(profiles), shapes=("small",)), SOURCE_HASHES, "H100")
     return folder
 
 
@@ -27,16 +27,17 @@ def test_it_is_there_and_back(tmp_path: Path) -> None:
     settings = Settings("suite", profiles=str(tmp_path))
     began = Settings("suite", profiles=str(tmp_path), shapes=("small",))
     assert resume.unfinished(settings, silent) == (folder, began)
-    resume.require_same(folder, CLOSURES, "H100")
+    resume.require_same(folder, SOURCE_HASHES, "H100")
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "", "{", "[]", "[" * 50_000, "null", '{"settings": {}}', '{"closures": {}}', '{"settings": [], "closures": {}}',
-        '{"settings": {"suite": "suite"}, "closures": []}', '{"settings": {"suite": 7}, "closures": {}}',
-        '{"settings": {"suite": "suite", "tomorrow": 1}, "closures": {}}',
-        '{"settings": {"suite": "s"}, "closures": {"x": 1}}',
+        "", "{", "[]", "[" * 50_000, "null", '{"settings": {}}', '{"source_hashes": {}}',
+        '{"settings": [], "source_hashes": {}}',
+        '{"settings": {"suite": "suite"}, "source_hashes": []}', '{"settings": {"suite": 7}, "source_hashes": {}}',
+        '{"settings": {"suite": "suite", "tomorrow": 1}, "source_hashes": {}}',
+        '{"settings": {"suite": "s"}, "source_hashes": {"x": 1}}',
     ],
 )  # fmt: skip
 def test_what_is_torn_is_passed_over_and_said(tmp_path: Path, text: str) -> None:  # item 18
@@ -46,16 +47,20 @@ def test_what_is_torn_is_passed_over_and_said(tmp_path: Path, text: str) -> None
     with pytest.raises(UsageError, match=r"settings\.json: expected the settings that the run began with"):
         resume.unfinished(settings, silent)
     with pytest.raises(UsageError, match="record a new run"):
-        resume.require_same(folder, CLOSURES, "H100")
+        resume.require_same(folder, SOURCE_HASHES, "H100")
     older = begun(tmp_path, "20250102T030405Z-0001")
     assert resume.unfinished(settings, silent)[0] == older
 
 
 def test_other_sources_are_refused(tmp_path: Path) -> None:
     folder = begun(tmp_path)
-    assert json.loads((folder / "settings.json").read_text())["closures"] == CLOSURES
+    assert json.loads((folder / "settings.json").read_text())["source_hashes"] == SOURCE_HASHES
     with pytest.raises(UsageError, match="the sources changed"):
         resume.require_same(folder, {"fast sm_80": "other"}, "H100")
-    for closures, gpu in (({**CLOSURES, "fast sm_90a": "abc"}, "H100"), (CLOSURES, "H200"), ({}, "H100")):
+    for source_hashes, gpu in (
+        ({**SOURCE_HASHES, "fast sm_90a": "abc"}, "H100"),
+        (SOURCE_HASHES, "H200"),
+        ({}, "H100"),
+    ):
         with pytest.raises(UsageError, match=r"GPU, archs and variants that .* \(H100, sm_80\), found others \(H"):
-            resume.require_same(folder, closures, gpu)
+            resume.require_same(folder, source_hashes, gpu)

@@ -178,7 +178,7 @@ def test_the_line_of_a_spill_is_the_innermost_one() -> None:
 
 
 def test_the_line_maps_what_was_built_for_its_gpu(tmp_path: Path) -> None:
-    """One variant marks phases, one gives a name that is none, one marks nothing; peers have no code here."""
+    """One variant marks phases, one gives a name that is none, one marks nothing; references have no code here."""
     lines = {"slow": "// phase: Load\n", "fast": "\n// phase: load\n// phase: scores\n", "split": "\n"}
     messages: list[str] = []
     suite = factory.suite(root=str(tmp_path), archs=("sm_90a",))

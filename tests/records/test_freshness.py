@@ -37,8 +37,8 @@ from flashcore.suites import load
 from tests import factory
 from tests.conftest import TOY
 
-KEY = CaseKey("code", "closure", "13.0.88", host="host", cxx="GCC: (Debian) 12.2.0")
-PEER = CaseKey("", "", "", peer=True)
+KEY = CaseKey("code", "source_hash", "13.0.88", host="host", cxx="GCC: (Debian) 12.2.0")
+REFERENCE = CaseKey("", "", "", is_reference=True)
 OTHER_CXX = "GCC: (Ubuntu) 13.3.0"
 
 
@@ -46,24 +46,24 @@ OTHER_CXX = "GCC: (Ubuntu) 13.3.0"
     ("changes", "reason"),
     [
         ({}, ""),
-        ({"closure": "another"}, ""),  # other text, same code
+        ({"source_hash": "another"}, ""),  # other text, same code
         ({"code": "another"}, "stale: the device code, the plan or the problem changed"),
         ({"host": "another"}, "stale: the host code, the plan or the problem changed"),
         ({"code": "another", "nvcc": "12.9.41"}, "stale: the device code"),  # whatever the text
-        ({"closure": "another", "nvcc": "12.9.41"}, ""),  # whatever the compiler
+        ({"source_hash": "another", "nvcc": "12.9.41"}, ""),  # whatever the compiler
         ({"host": "another", "cxx": OTHER_CXX}, ""),
         ({"code": "another", "cxx": OTHER_CXX}, "stale: the device code"),  # that compiler is the same
         ({"host": "another", "nvcc": "12.9.41"}, ""),  # nvcc makes a part of it
         (
-            {"closure": "another", "host": "another", "nvcc": "12.9.41"},
+            {"source_hash": "another", "host": "another", "nvcc": "12.9.41"},
             "stale: device code compiled by 12.9.41, now 13.0.88, and the sources, the flags",
         ),
         (
-            {"closure": "another", "host": "another", "cxx": OTHER_CXX},
+            {"source_hash": "another", "host": "another", "cxx": OTHER_CXX},
             "stale: host code compiled by g++ (Ubuntu) 13.3.0, now g++ (Debian) 12.2.0, and the sources",
         ),
         ({"host": "", "cxx": ""}, "stale: recorded without a hash of the host code: record it again"),  # schema 1
-        ({"peer": True, "code": "", "host": ""}, "stale"),
+        ({"is_reference": True, "code": "", "host": ""}, "stale"),
     ],
 )
 def test_freshness(changes: dict[str, object], reason: str) -> None:
@@ -81,11 +81,11 @@ def test_two_keys_without_host_code_are_not_the_same() -> None:
     assert freshness.freshness(key, key) == NO_HOST_HASH("built")
 
 
-def test_a_peer_is_stale_if_its_file_changed_since_files_were_recorded() -> None:
-    one, other = (dataclasses.replace(PEER, code=code) for code in ("one", "other"))
-    assert freshness.freshness(one, one) is freshness.freshness(one, PEER) is None
+def test_a_reference_is_stale_if_its_file_changed_since_files_were_recorded() -> None:
+    one, other = (dataclasses.replace(REFERENCE, code=code) for code in ("one", "other"))
+    assert freshness.freshness(one, one) is freshness.freshness(one, REFERENCE) is None
     assert freshness.freshness(one, other) == REFERENCE_CHANGED()
-    assert freshness.freshness(PEER, None) == NEVER_MEASURED()
+    assert freshness.freshness(REFERENCE, None) == NEVER_MEASURED()
 
 
 # --- keys ---------------------------------------------------------------------------------------
@@ -95,16 +95,16 @@ def keys(
     loaded: Suite,
     *,
     code: str = "c",
-    closure: str = "x",
+    source_hash: str = "x",
     nvcc: str = "13.0.88",
     status: str = "ok",
     host: str = "h",
     **launched: object,
 ) -> dict[Case, CaseKey]:
-    """Keys of the toy suite's `plain` and peer on sm_90a; on sm_80 it has other host code and another plan."""
+    """Keys of the toy suite's `plain` and reference on sm_90a; on sm_80 it has other host code and another plan."""
     artifacts = [
         Artifact("plain", "sm_80", "ok", host="other", cxx="g++"),
-        Artifact("plain", "sm_90a", status, code=code, closure=closure, host=host, cxx="g++"),  # type: ignore[arg-type]
+        Artifact("plain", "sm_90a", status, code=code, source_hash=source_hash, host=host, cxx="g++"),  # type: ignore[arg-type]
     ]
     launch = dataclasses.replace(Launch("scale_kernel", (1, 1, 1), (256, 1, 1), (1, 1, 1), 0), **launched)  # type: ignore[arg-type]
     plans = [Plan("plain", name, (launch,), 0, archs=("sm_90a",)) for name in loaded.shapes]
@@ -123,34 +123,36 @@ def test_what_a_key_depends_on(tmp_path: Path) -> None:
         Case("torch_mul", "tail"),
         Case("torch_mul", "small"),
     }
-    peer = first[Case("torch_mul", "tail")]
-    assert peer.peer and peer.code and dataclasses.replace(peer, code="", settings="") == PEER
+    reference = first[Case("torch_mul", "tail")]
+    assert (
+        reference.is_reference and reference.code and dataclasses.replace(reference, code="", settings="") == REFERENCE
+    )
     assert first[Case("plain", "tail")] != first[Case("plain", "small")]
     case = Case("plain", "small")
     assert keys(loaded, code="d")[case].code != first[case].code
-    assert keys(loaded, code="d")[case].closure == first[case].closure
-    assert keys(loaded, closure="y")[case].closure != first[case].closure
-    assert keys(loaded, closure="y")[case].code == first[case].code
+    assert keys(loaded, code="d")[case].source_hash == first[case].source_hash
+    assert keys(loaded, source_hash="y")[case].source_hash != first[case].source_hash
+    assert keys(loaded, source_hash="y")[case].code == first[case].code
     assert keys(loaded, host="i")[case].host != first[case].host != ""
     assert keys(loaded, host="i")[case].code == first[case].code
     assert first[case].cxx == "g++"
     for launched in ({"dynamic_smem": 1024}, {"programmatic": True}, {"cooperative": True}, {"cluster": (2, 1, 1)}):
         other_launch = keys(loaded, **launched)[case]
-        assert other_launch.code != first[case].code and other_launch.closure != first[case].closure
+        assert other_launch.code != first[case].code and other_launch.source_hash != first[case].source_hash
     file = Path(root) / loaded.variants["torch_mul"].kind.file
     text = file.read_text()
     file.write_text(f"{text}\n# edited\n")
-    assert keys(loaded)[Case("torch_mul", "tail")] != peer
+    assert keys(loaded)[Case("torch_mul", "tail")] != reference
     file.write_text(text)
-    assert keys(loaded)[Case("torch_mul", "tail")] == peer
+    assert keys(loaded)[Case("torch_mul", "tail")] == reference
     wider = dataclasses.replace(loaded.shapes["small"], params={"N": 8192})
     other = keys(dataclasses.replace(loaded, shapes={**loaded.shapes, "small": wider}))
-    assert other[case].code != first[case].code and other[case].closure != first[case].closure
+    assert other[case].code != first[case].code and other[case].source_hash != first[case].source_hash
     assert other[Case("plain", "tail")] == first[Case("plain", "tail")]
     problem = root / "problem.py"
     problem.write_text(problem.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
     assert keys(loaded)[case].code != first[case].code
-    assert keys(loaded)[case].closure != first[case].closure
+    assert keys(loaded)[case].source_hash != first[case].source_hash
 
 
 def test_what_was_not_built_has_no_key() -> None:
@@ -165,7 +167,8 @@ def recorded() -> tuple[Record, dict[Case, CaseKey]]:
     made = factory.record()
     cases = [Case(v.name, s.name) for v, s in factory.cases(made.suite)]
     results = {
-        c: PEER if c.variant == "cudnn" else CaseKey(f"{c}", f"{c}", "13.0.88", host=f"{c}", cxx="g++") for c in cases
+        c: REFERENCE if c.variant == "cudnn" else CaseKey(f"{c}", f"{c}", "13.0.88", host=f"{c}", cxx="g++")
+        for c in cases
     }
     return dataclasses.replace(made, keys=results), dict(results)
 
@@ -193,7 +196,9 @@ def test_everything_fresh_is_taken_over() -> None:
 
 def test_what_another_compiler_made_is_joined_by_its_text_and_that_is_said() -> None:
     record, present = recorded()
-    here = {n: k if k.peer else dataclasses.replace(k, host="another", cxx=OTHER_CXX) for n, k in present.items()}
+    here = {
+        n: k if k.is_reference else dataclasses.replace(k, host="another", cxx=OTHER_CXX) for n, k in present.items()
+    }
     joined = freshness.join(record, here, set(), record.suite)
     assert not joined.stale and joined.origin is not None
     assert joined.origin.compilers == (("host", "g++", OTHER_CXX),)
@@ -306,8 +311,8 @@ def test_another_function_of_a_references_file_makes_it_stale(change: dict[str, 
         ("speedup_vs_baseline_low", "split", "", "fast", False),  # another variant is the baseline
         ("speedup_vs_baseline", "split", "split/mission", "split", False),
         ("speedup_vs_baseline", "split", "split/long", "split", True),  # the one on the other shape
-        ("speedup_vs_peer", "cudnn", "", "split", True),
-        ("speedup_vs_peer", "cudnn", "cudnn/mission", "split", False),
+        ("speedup_vs_reference", "cudnn", "", "split", True),
+        ("speedup_vs_reference", "cudnn", "cudnn/mission", "split", False),
     ],
 )
 def test_a_ratio_over_a_reference_that_has_changed_has_no_value(

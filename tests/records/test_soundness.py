@@ -42,7 +42,7 @@ def run(tmp_path: Path) -> Path:
     series = {v: samples[Case(v, "mission"), "isolated"] for v in ("slow", "fast", "cudnn")}
     flop = next(f.number for f in made.facts.named("formula_flop") if f.subject.case == Case("fast", "mission"))
     rates = {"tflops": intervals.tflops(flop or 0.0, series["fast"])}
-    for name, other in (("speedup_vs_baseline", "slow"), ("speedup_vs_peer", "cudnn")):
+    for name, other in (("speedup_vs_baseline", "slow"), ("speedup_vs_reference", "cudnn")):
         value = intervals.speedup(series[other], series["fast"])
         rates |= {name: value, f"{name}_low": 0.9 * value, f"{name}_high": 1.1 * value}
     basis = OverReference("slow", "isolated", 30)

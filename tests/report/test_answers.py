@@ -112,7 +112,7 @@ def _overview(book: Book) -> int:
             cells = dict(zip(keys, row.cells, strict=True))
             name = cells["variant"].text
             time = book.answers.time(Case(name, section.row.cases[name].name))
-            over = {"over-parent": "parent", "over-peer": "reference", "over-baseline": "baseline"}
+            over = {"over-parent": "parent", "over-reference": "reference", "over-baseline": "baseline"}
             for key, role in over.items():
                 ratio = {str(r): speedup for r, speedup in time.over.items()}.get(role)
                 if ratio and isinstance(cells[key].sort, float):

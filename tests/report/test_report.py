@@ -170,7 +170,7 @@ def test_what_users_write_is_escaped(tmp_path: Path, single_file: bool) -> None:
     variants = [
         factory.variant("slow", technique=EVIL, tolerance_reason=EVIL, config={"A": EVIL}, kind=CudaSource(EVIL)),
         factory.variant("fast", parent="slow"),
-        factory.peer("cudnn", technique=EVIL),
+        factory.reference("cudnn", technique=EVIL),
     ]
     waivers = [factory.waiver("few", 96, reason=EVIL)]
     suite = factory.suite(variants, [factory.shape()], [factory.budget("registers", "few", maximum=9, source=EVIL)],

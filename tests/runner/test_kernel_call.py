@@ -124,17 +124,17 @@ def given() -> dict[str, Any]:
     ],
 )
 def test_inputs_that_are_not_what_the_schema_says(change: dict[str, Any], bias: bool, words: str) -> None:
-    peer = dataclasses.replace(
+    reference = dataclasses.replace(
         update_cases.case("in_place", bias=bias), target=Compiled("peers.py:in_place", __name__, ([LAUNCH],))
     )
-    caller = Caller(peer, ModuleType("problem"), "cpu")
+    caller = Caller(reference, ModuleType("problem"), "cpu")
     caller.target = lambda *_: None
     with pytest.raises(UsageError, match=words):
         caller.call({**given(), **change}, caller.outputs())
 
 
 def test_each_call_starts_from_what_the_inputs_hold_and_leaves_them_alone() -> None:
-    caller = Caller(update_cases.case("in_place", peer=True), ModuleType("problem"), "cpu")
+    caller = Caller(update_cases.case("in_place", reference=True), ModuleType("problem"), "cpu")
     inputs, outputs = given(), caller.outputs()
     assert list(outputs) == ["c"] and not caller.outputs(inout=False)
     for _ in range(3):

@@ -48,7 +48,7 @@ def share(folder: Path, tasks: list[Task], how: str = "", **options: Any) -> lis
 
 
 def grid(shapes: str, **payload: Any) -> list[Task]:
-    return [does(f"{v}/{s}", **payload) for s in shapes for v in ("base", "child", "peer")]
+    return [does(f"{v}/{s}", **payload) for s in shapes for v in ("base", "child", "reference")]
 
 
 def gpus_of(results: list[Result]) -> dict[str, str]:

@@ -18,17 +18,17 @@ from tests import factory
 from tests.support import staged
 
 SUITE = factory.suite()
-FAST, PEER = SUITE.variants["fast"], SUITE.variants["cudnn"]
+FAST, REFERENCE = SUITE.variants["fast"], SUITE.variants["cudnn"]
 ARTIFACT = factory.artifact("fast", "sm_90a", library="fast.so", host="op_fast")
 
 
 def left_out(
     folder: Path, artifact: Artifact | None = ARTIFACT, plan: Plan | None = None, before: tuple[CaseOutcome, ...] = ()
 ) -> dict[str, tuple[str, object]]:
-    """Case → status and cause of those that the bench leaves out; the peer's cases are ready unless ``before``."""
+    """Case → status and cause of those that the bench leaves out; the reference's cases are ready unless ``before``."""
     built = Built("", (artifact,) if artifact else (), (plan,) if plan else ())
     context = staged.context(folder, gpu_arch="sm_90a", built=built)
-    selected = replace(context, variants=(FAST, PEER), shapes=tuple(SUITE.shapes.values()))
+    selected = replace(context, variants=(FAST, REFERENCE), shapes=tuple(SUITE.shapes.values()))
     ready, outcomes = sort_out(selected, "bench", before)
     assert {str(o.case) for o in outcomes} | {f"{v.name}/{s.name}" for v, s in ready} == {
         f"{v}/{s}" for v in ("fast", "cudnn") for s in ("mission", "long")
@@ -53,7 +53,7 @@ BOTH = ("fast/mission", "fast/long")
         (ARTIFACT, Plan("fast", "long", (), 0, Hang(2)), BOTH[1:], "failed", Hang(2)),
     ],
 )
-def test_what_was_not_built_or_planned_is_left_out_and_no_peer(
+def test_what_was_not_built_or_planned_is_left_out_and_no_reference(
     artifact: Artifact | None, plan: Plan | None, cases: tuple[str, ...], status: str, cause: object, tmp_path: Path
 ) -> None:
     assert left_out(tmp_path, artifact, plan) == dict.fromkeys(cases, (status, cause))
@@ -85,11 +85,13 @@ def test_a_case_says_what_its_child_calls(tmp_path: Path) -> None:
     shape = replace(SUITE.shapes["long"], repeats=3)
     built = Built("", (ARTIFACT, factory.artifact("fast", "sm_80")), (factory.plan("fast", "long"),))
     context = staged.context(tmp_path, gpu_arch="sm_90a", built=built, device="cuda")
-    variant_case, other, peer = child_cases(context, [(FAST, shape), (SUITE.variants["slow"], shape), (PEER, shape)])
+    variant_case, other, reference = child_cases(
+        context, [(FAST, shape), (SUITE.variants["slow"], shape), (REFERENCE, shape)]
+    )
     assert variant_case.target == Operator(str(Path("fast.so").resolve()), "op_fast")
     assert (variant_case.launches, variant_case.repeats, variant_case.params) == (1, 3, factory.LONG)
     assert (other.target, other.launches) == (Operator(), 0)
-    assert (peer.target, peer.repeats) == (Reference("peers.py:cudnn"), 0)
+    assert (reference.target, reference.repeats) == (Reference("peers.py:cudnn"), 0)
 
 
 #: As of a language.

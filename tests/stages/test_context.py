@@ -25,14 +25,18 @@ SHAPES = [
 
 
 def cases(stage: str, **settings: object) -> list[str]:
-    variants = [factory.variant("own"), factory.peer("all"), factory.peer("some", where=Where(("*",), ("long*",)))]
+    variants = [
+        factory.variant("own"),
+        factory.reference("all"),
+        factory.reference("some", where=Where(("*",), ("long*",))),
+    ]
     suite = factory.suite(variants=variants, shapes=SHAPES)
     chosen = Settings("kernels/attention", **settings)  # type: ignore[arg-type]
     context = Context(chosen, suite, None, None, build.Options(), tuple(variants), tuple(SHAPES))
     return [f"{v.name}/{s.name}" for v, s in context.cases(stage)]
 
 
-def test_peers_are_profiled_on_their_own_first_shape() -> None:
+def test_references_are_profiled_on_their_own_first_shape() -> None:
     assert cases("profile") == ["own/mission", "all/mission", "own/long", "some/long", "own/longer"]
     assert "all/longer" in cases("bench")
 
@@ -43,10 +47,10 @@ def test_a_shape_is_taken_where_it_says_so_or_the_user_does() -> None:
 
 
 def test_references_are_timed_and_neither_profiled_nor_sanitized(tmp_path: Path) -> None:
-    variant, parent, peer = factory.variant("own"), factory.variant("parent"), factory.peer()
+    variant, parent, reference = factory.variant("own"), factory.variant("parent"), factory.reference()
     references = frozenset({"parent", "cudnn"})
     made = staged.context(tmp_path, references=references, shapes=("mission",))
-    context = replace(made, variants=(variant, parent, peer), shapes=(SHAPES[0],))
+    context = replace(made, variants=(variant, parent, reference), shapes=(SHAPES[0],))
     names = {stage: [v.name for v, _ in context.cases(stage)] for stage in ("bench", "profile", "sanitize")}
     assert names == {"bench": ["own", "parent", "cudnn"], "profile": ["own"], "sanitize": ["own"]}
 

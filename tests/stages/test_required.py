@@ -16,7 +16,7 @@ def test_limits_and_predictions_name_the_facts_of_a_case() -> None:
             factory.variant("base"),
             factory.variant("child", parent="base", predictions=(here, anywhere, elsewhere)),
             factory.variant("other"),
-            factory.peer("library"),
+            factory.reference("library"),
         ],
         budgets=[
             factory.budget("tensor_active", minimum=10, shapes=("mission",)),

@@ -556,7 +556,7 @@ def test_no_manifest_crashes_the_reader(data: st.DataObject, monkeypatch: pytest
     assert all(": expected " in m for m in results)
 
 
-# --- what would switch a promise off, or break what reads on ------------------------------------
+# --- what would switch a limit off, or break what reads on ------------------------------------
 
 
 @pytest.mark.parametrize(

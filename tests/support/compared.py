@@ -27,7 +27,7 @@ def with_source(record: Record, texts: Mapping[str, Sequence[str]]) -> Record:
 
 
 def timed(record: Record, case: str, **us: float) -> Record:
-    """The record with other samples of a case, by regime."""
+    """The record with other samples of a case, by mode."""
     at = Case.parse(case)
     series_of_case = {(at, mode): factory.samples(t, seed=i) for i, (mode, t) in enumerate(us.items())}
     facts = [f for mode in us for f in factory.timing_facts(at.variant, at.shape, mode, series_of_case[at, mode])]

@@ -131,7 +131,7 @@ def full() -> Record:
         factory.variant("split", parent="fast"),
         factory.variant("broken", archs=("sm_89", "sm_90a"), unsupported={"sm_80": "needs sm_89"}),
         factory.variant("wrong", parent="fast"),
-        factory.peer("cudnn"),
+        factory.reference("cudnn"),
     ]
     shapes = [factory.shape(), factory.shape("long", factory.LONG)]
     budgets = [

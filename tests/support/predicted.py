@@ -26,7 +26,7 @@ def record(
         factory.variant("slow", roof="fp32"),
         factory.variant("fast", parent="slow", predictions=tuple(predictions)),
         *more,
-        factory.peer("cudnn"),
+        factory.reference("cudnn"),
     )
     return factory.record(factory.suite(variants), facts, times)
 

@@ -32,7 +32,7 @@ def full() -> Record:
         made,
         keys={
             Case("fast", "mission"): CaseKey("a", "b", "13.0.88"),
-            Case("cudnn", "mission"): CaseKey("", "", "", peer=True),
+            Case("cudnn", "mission"): CaseKey("", "", "", is_reference=True),
         },
         stale={Case("slow", "mission"): CodeChanged("device")},
         outcomes=tuple(o for o in made.outcomes if o.case != Case("slow", "mission")),  # nothing stale was taken over

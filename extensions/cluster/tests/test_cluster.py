@@ -97,12 +97,12 @@ def test_tasks_are_shared_and_what_they_need_goes_along(nodes: Any, tmp_path: Pa
     suite = tmp_path / "suite"
     suite.mkdir()
     (suite / "problem.py").write_text("x = 1\n")
-    tasks = [does(f"{v}/s{i}", root=str(suite), echo=i) for i in range(6) for v in ("base", "peer")]
+    tasks = [does(f"{v}/s{i}", root=str(suite), echo=i) for i in range(6) for v in ("base", "reference")]
     results = share(tmp_path / "stage", tasks, nodes)
     assert {r.status for r in results} == {"ok"} and [r.name for r in results] == [t.name for t in tasks]
     on = measured_on(tmp_path / "stage")
     assert set(on.values()) == {p.gpu for p in cluster.connect(nodes.address)} and len(set(on.values())) == 2
-    assert all(on[f"base/s{i}"] == on[f"peer/s{i}"] for i in range(6))
+    assert all(on[f"base/s{i}"] == on[f"reference/s{i}"] for i in range(6))
     (there,) = {r.data["root"] for r in results if r.data}
     assert there != str(suite) and (Path(there) / "problem.py").read_text() == "x = 1\n"
     assert share(tmp_path / "stage", tasks, nodes) == results, "what is answered is not run again"

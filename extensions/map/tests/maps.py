@@ -35,7 +35,7 @@ def times(params: Params) -> dict[str, float]:
 
 def suite(**changes: Any) -> Suite:
     """A suite with the map `rows`; ``changes`` of its table."""
-    variants = [*(factory.variant(n) for n in ("small", "large", "chooses")), factory.peer()]
+    variants = [*(factory.variant(n) for n in ("small", "large", "chooses")), factory.reference()]
     form = MapForm.model_validate(TABLE | changes)
     chosen = factory.suite(variants)
     mistakes = list(form.mistakes(chosen))

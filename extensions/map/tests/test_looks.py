@@ -36,7 +36,7 @@ VARIANTS = ("right", "slower", "raises", "exits", "wrong_scale")
 
 
 def timed(folder: Path, first: int) -> StageResult:
-    cases = [case(v) for v in VARIANTS] + [case("library", peer=True)]
+    cases = [case(v) for v in VARIANTS] + [case("library", reference=True)]
     chosen = Bench(samples=12, first=first, max_samples=12, modes=("isolated",), limits=Limits(time_limit=6.0))
     context = staged.context(folder, "slower", bench=chosen, resident=CHILD)
     return case_times.run(context, cases, folder)
@@ -189,7 +189,7 @@ def raced(
 
     monkeypatch.setattr(looks, "Entrant", entrant)
     monkeypatch.setattr("flashcore.stages.bench.child.perform", bench)
-    cases = [replace(case("library", peer=True) if n == "library" else case("right"), variant=n) for n in US]
+    cases = [replace(case("library", reference=True) if n == "library" else case("right"), variant=n) for n in US]
     payload = {
         "device": "cpu",
         "modes": ["back_to_back"],

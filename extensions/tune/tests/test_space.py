@@ -18,7 +18,7 @@ SUITE = factory.suite(
     [
         factory.variant("base", kind=CudaSource("a.cu"), config={"ROWS": 1, "OTHER": 2}, shapes=("mission",)),
         factory.variant("elsewhere", problem="other"),
-        factory.peer(),
+        factory.reference(),
     ],
     [factory.shape("mission"), factory.shape("long")],
     [factory.budget("registers", maximum=8), factory.budget("bank_conflicts", maximum=8)],

@@ -5,7 +5,7 @@ recompiled if a file appears that would be found in place of one of those, or th
 environment changes the compilation, or if a compiler program was replaced. An object that may depend on unlisted files
 is recompiled in every build.
 
-The source hash (*closure*) covers the user's files, without comments and blanks, and the flags. It contains no paths
+The source hash covers the user's files, without comments and blanks, and the flags. It contains no paths
 and no toolkit files, so it compares between machines.
 """
 
@@ -210,7 +210,7 @@ class Inputs:
             if not path.startswith(generated_files) and self._changed(path) > self._since:
                 raise UsageError(f"{file}: changed during compilation\n  hint: build again")
 
-    def closure(self, parts: object, files: Iterable[str], generated: Mapping[str, str]) -> str:
+    def source_hash(self, parts: object, files: Iterable[str], generated: Mapping[str, str]) -> str:
         """The source hash: of the user's text and the flags; the same on every machine."""
         texts = set()
         for file in files:

@@ -33,7 +33,7 @@ from flashcore.readers import cubin, host_code
 from flashcore.suites import lines
 from flashcore.suites.parts import MANIFEST
 
-_MANIFEST = "made"  # lists a complete folder's contents
+_MANIFEST = "contents"  # lists a complete folder's contents
 
 
 def move(builder: Builder, unit: Unit, problem: Path) -> tuple[Path, dict[str, Any], str]:
@@ -49,7 +49,7 @@ def move(builder: Builder, unit: Unit, problem: Path) -> tuple[Path, dict[str, A
     _refuse_unread(builder, unit, files)
     headers = {p.name: p.read_text(encoding="utf-8") for p in (problem / "flashcore").iterdir()}
     linked = builder.linked(unit.variant, unit.libraries)
-    closure = builder.inputs.closure([unit.variant.name, unit.flags, *linked], files, headers)
+    source_hash = builder.inputs.source_hash([unit.variant.name, unit.flags, *linked], files, headers)
     host, cxx = host_code.read(unit.folder / OBJECT) if unit.is_host else ("", "")
     host = dependencies.digest([host, linked]) if host and linked else host
     preprocessed = (unit.folder / HOST_TEXT).read_bytes()
@@ -63,7 +63,7 @@ def move(builder: Builder, unit: Unit, problem: Path) -> tuple[Path, dict[str, A
     final = builder.name(unit, key)
     digests = {name: file_hash(unit.folder / name) for name in (*unit.wanted, LOG, OBJECT, SASS)}
     code = cubin.read(unit.folder / CUBIN, unit.arch).code
-    contents = {"closure": closure, "code": code, "host": host, "cxx": cxx, "text": text, "more": more}
+    contents = {"source_hash": source_hash, "code": code, "host": host, "cxx": cxx, "text": text, "more": more}
     contents["files"] = digests
     cache.keep(unit.folder, _MANIFEST, final.name, contents)
     with writing(final):
@@ -126,7 +126,7 @@ def artifact(unit: Unit, folder: Path, contents: Mapping[str, Any], seconds: flo
         variant=unit.variant.name,
         arch=unit.arch,
         status="ok",
-        closure=contents["closure"],
+        source_hash=contents["source_hash"],
         code=contents["code"],
         host=contents["host"],
         cxx=contents["cxx"],

@@ -93,8 +93,8 @@ def faster(time: Duration, than_before: str = "") -> list[str]:
     return [text + than_before, *(ratio.than(time.other(role)) + pairs[role] for role, ratio in time.over.items())]
 
 
-def _words(regime: str) -> str:
-    return regime.replace("_", " ")
+def _words(mode: str) -> str:
+    return mode.replace("_", " ")
 
 
 def limits(answer: Answer) -> list[str]:

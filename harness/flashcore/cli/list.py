@@ -67,7 +67,7 @@ def _kind(variant: Variant) -> dict[str, object]:
         "source": keys.get("source"),
         **picked(variant, "flags", "libraries", "packages"),
         "callable": keys.get("callable"),
-        "is_peer": variant.is_reference,
+        "is_reference": variant.is_reference,
     }
 
 

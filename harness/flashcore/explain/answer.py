@@ -25,7 +25,7 @@ from flashcore.model.cause import Cause, Detail, cause_text
 from flashcore.model.causes import NO_STAGE, WrongAnswer
 from flashcore.model.groups import grouped
 from flashcore.model.record import CaseOutcome, Time
-from flashcore.model.suite import REGIMES, Regime, Stage
+from flashcore.model.suite import TIMING_MODES, Stage, TimingMode
 
 #: What a variant's time is compared with.
 Role = Literal["parent", "baseline", "reference", "last save", "best save", "commit"]
@@ -97,13 +97,13 @@ class Duration:
     """
 
     case: Case
-    mode: Regime
+    mode: TimingMode
     us: float | None
     samples: Sequence[float]
     levels: str
     first_round: str
     gap: Gap | None
-    others: Mapping[Regime, float]
+    others: Mapping[TimingMode, float]
     over: Mapping[Role, Speedup]
     names: Mapping[Role, str]
     pairs: Mapping[Role, tuple[Case, Case]]
@@ -249,7 +249,11 @@ def duration(row: Row, case: Case) -> Duration:
         readings.levels(shape.time, variant, shape.name),
         readings.first_round(shape.time, variant, shape.name),
         readings.gap(variant, shape.name),
-        {m: us for m in REGIMES if m != shape.rank_by and (us := readings.of(f"{m}_p50", variant, shape.name).value)},
+        {
+            m: us
+            for m in TIMING_MODES
+            if m != shape.rank_by and (us := readings.of(f"{m}_p50", variant, shape.name).value)
+        },
         over,
         others,
         {role: pair for role, name in others.items() if (pair := row.pair(variant, name))},

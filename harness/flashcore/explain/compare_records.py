@@ -13,14 +13,14 @@ from flashcore.model.catalogue import FACTS, GROUP_STAGE
 from flashcore.model.causes import SAMPLES_MISSING
 from flashcore.model.groups import grouped
 from flashcore.model.record import CaseSubject, CodeSubject, Fact, Facts, Record, Subject, Time, Value, subject_of
-from flashcore.model.suite import REGIMES, Binary
+from flashcore.model.suite import TIMING_MODES, Binary
 from flashcore.model.text import count
 
-MODES = (*REGIMES, "eager")
+MODES = (*TIMING_MODES, "eager")
 #: Times of launches that a tool measured, without samples: the times of imported kernels.
 DURATIONS = ("ncu_duration", "traced_duration")
 #: A case's time is one of the first group that has any, whatever else changed.
-_TIMES = (REGIMES, ("eager",), DURATIONS)
+_TIMES = (TIMING_MODES, ("eager",), DURATIONS)
 MOVED = 0.05  # the smallest shown change of a counter, as a share of the larger value
 MOST_MOVED = 5
 
@@ -152,7 +152,7 @@ def time_change(before: Time, after: Time) -> Change | None:
 def same_code(a: Record, before: CaseSubject, b: Record, after: CaseSubject) -> bool:
     """Whether two cases ran the same machine code, so that any difference is noise."""
     one, other = a.keys.get(before.case), b.keys.get(after.case)
-    if one is None or other is None or one.peer or other.peer:
+    if one is None or other is None or one.is_reference or other.is_reference:
         return False
     return bool(one.code) and (one.code, one.nvcc) == (other.code, other.nvcc)
 

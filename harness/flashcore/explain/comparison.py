@@ -20,7 +20,7 @@ from flashcore.model.cause import cause_text
 from flashcore.model.decide import Process
 from flashcore.model.groups import grouped, picked
 from flashcore.model.record import Record, Subject, Value
-from flashcore.model.suite import REGIMES
+from flashcore.model.suite import TIMING_MODES
 from flashcore.model.text import number
 
 Evidence = Literal["exact", "one run", "processes"]
@@ -216,7 +216,7 @@ class Row:
     @property
     def contradiction(self) -> tuple[Change, Change] | None:
         """The timing modes in which the case is fastest and slowest, if these contradict each other beyond noise."""
-        decided = [(c.speedup.value, c) for c in self.changes if c.mode in REGIMES and c.speedup and c.evidence]
+        decided = [(c.speedup.value, c) for c in self.changes if c.mode in TIMING_MODES and c.speedup and c.evidence]
         decided = [pair for pair in decided if pair[1].outcome in ("faster", "slower")]
         if not decided:
             return None

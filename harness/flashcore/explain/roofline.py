@@ -19,7 +19,7 @@ from flashcore.model.cause import cause_text
 from flashcore.model.causes import Caches
 from flashcore.model.groups import grouped
 from flashcore.model.record import CaseSubject, CodeSubject, Record, Roof, RoofOrigin, plans_for
-from flashcore.model.suite import REGIMES, Stage, Variant
+from flashcore.model.suite import TIMING_MODES, Stage, Variant
 from flashcore.model.text import percentage, same_hardware, significant
 
 Level = Literal["dram", "l2", "l1"]
@@ -97,7 +97,7 @@ class Point:
         subject: (variant, shape), with ``kernel`` for one kernel of a case.
         level: the memory level of the bytes.
         counted: the source of the FLOPs: hardware counters, or the problem's formula.
-        regime: the cache state and the timer of the time.
+        mode: the cache state and the timer of the time.
         roof: the variant's compute roof, from the manifest.
         theory: the ceiling by the datasheet, at the measured clock if known.
         measured: the ceiling by measured roofs, at the same clock.
@@ -110,7 +110,7 @@ class Point:
     subject: CaseSubject
     level: Level
     counted: Counted
-    regime: str
+    mode: str
     flop: float
     bytes: float
     time_us: float
@@ -184,7 +184,7 @@ def _walk(record: Record) -> Iterator[Point | tuple[CaseSubject, str]]:
             yield from _points_of(record, variant, kernel)
 
 
-def regime(record: Record, subject: CaseSubject) -> str:
+def timing_mode(record: Record, subject: CaseSubject) -> str:
     """Returns the cache state of ncu's time and bytes: cold, because ncu flushes caches, unless the fact differs."""
     fact = record.facts.get("ncu_duration", subject)
     if fact is None or not isinstance(fact.detail, Caches):
@@ -198,7 +198,7 @@ class _Rate(NamedTuple):
     counted: Counted
     flop: float
     us: float
-    regime: str
+    mode: str
     stage: Stage
     clock_mhz: float | None
     warm: bool = False
@@ -210,7 +210,7 @@ def _rates(record: Record, subject: CaseSubject) -> Iterator[_Rate | tuple[CaseS
     ncu, hertz, formula = number("ncu_duration") or 0.0, number("sm_clock"), number("formula_flop")
     lacking = next((n for n in ("ncu_duration", "tensor_flop", "cuda_core_flop") if number(n) is None), None)
     counted = (number("tensor_flop") or 0.0) + (number("cuda_core_flop") or 0.0)
-    launch = _Rate("hardware", counted, ncu / 1e3, regime(record, subject), "profile", hertz and hertz / 1e6)
+    launch = _Rate("hardware", counted, ncu / 1e3, timing_mode(record, subject), "profile", hertz and hertz / 1e6)
     if lacking or ncu <= 0:
         yield subject, _reason(record, subject, lacking or "ncu_duration")
     elif counted > 0:
@@ -253,7 +253,7 @@ def _points_of(record: Record, variant: Variant, subject: CaseSubject) -> Iterat
                 for order in (THEORY, MEASURED)
             )
             point = Point(
-                *(subject, level, rate.counted, rate.regime, rate.flop, amount, rate.us, variant.roof, theory, reached),
+                *(subject, level, rate.counted, rate.mode, rate.flop, amount, rate.us, variant.roof, theory, reached),
                 clock_mhz=rate.clock_mhz,
                 resident=resident,
                 modeled=modeled,
@@ -295,7 +295,7 @@ def _faults(record: Record, point: Point) -> Iterator[str]:
             yield f"{share}: {_flop_fault(record, point, compute)}"
         if bandwidth is not None and point.gbps > bandwidth.value:
             share = f"{percentage(100 * point.gbps / bandwidth.value)} of the roof {bandwidth.name}"
-            cause = "its bytes and its time are from different regimes"
+            cause = "its bytes and its time are of different timing modes"
             if point.level == "dram":
                 cause += " (data that stays in L2?)"
             yield f"{share}: {_above_roof(bandwidth, cause)}"
@@ -522,7 +522,7 @@ def _floors(record: Record, cases: Sequence[_Case]) -> dict[tuple[Hashable, str]
     floors: dict[tuple[Hashable, str], Bound] = {}
     for computation, alike in grouped((case.computation, case) for case in cases).items():
         clock = max((case.clock_mhz for case in alike if case.clock_mhz), default=None)
-        for mode in ("", *REGIMES):
+        for mode in ("", *TIMING_MODES):
             lowest = [
                 replace(bound, us=_at(clock, bound)) if clock else bound
                 for case in alike
@@ -554,7 +554,7 @@ def case_bounds(record: Record) -> list[CaseBounds]:
         if device and throttle and "power_cap" in str(throttle.value).split(", "):
             highest = device.clock_mhz  # at the power limit the clock changes between its readings
         gaps = []
-        for mode in REGIMES if case.subject.case not in record.stale else ():
+        for mode in TIMING_MODES if case.subject.case not in record.stale else ():
             warm = mode != "cold" and case.resident
             without = ("dram",) if warm else ()
             largest, lowest = floor(case.bounds, without), floors.get((case.computation, mode))

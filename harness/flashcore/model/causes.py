@@ -329,12 +329,12 @@ LAUNCHES_MISSING = Template(
 )
 BELOW_EMPTY_KERNEL = Template(
     "below_empty_kernel",
-    "void: {regime} {us:.3f} µs is less than an empty kernel takes, {empty_us:.3f} µs",
+    "void: {mode} {us:.3f} µs is less than an empty kernel takes, {empty_us:.3f} µs",
     of=VoidTiming,
 )
 WRONG_TIMED_ANSWER = Template(
     "wrong_timed_answer",
-    "void: a timed call returned a wrong answer: {complaint}, {regime}, seed {seed}",
+    "void: a timed call returned a wrong answer: {complaint}, {mode}, seed {seed}",
     of=VoidTiming,
 )
 BELOW_FLOOR = Template(
@@ -343,7 +343,7 @@ BELOW_FLOOR = Template(
     of=VoidTiming,
 )
 
-NOT_TIMED = Template("not_timed", "not timed[ {regime}]")
+NOT_TIMED = Template("not_timed", "not timed[ {mode}]")
 REFERENCE_NOT_TIMED = Template("reference_not_timed", "baseline {reference} was not timed")
 NO_REFERENCE_TIMED = Template("no_reference_timed", "no reference was timed on this shape")
 #: The ratio of two times that were not taken alternately on one GPU.
@@ -542,9 +542,9 @@ SOURCES_CHANGED = Template(
 class OverReference(Basis):
     """A ratio over a reference variant's time."""
 
-    form = "over {reference}, {regime}: medians of {rounds} rounds, bootstrap over rounds"
+    form = "over {reference}, {mode}: medians of {rounds} rounds, bootstrap over rounds"
     reference: str
-    regime: str
+    mode: str
     rounds: int
 
 

@@ -328,8 +328,8 @@ def unlaunched_of(plans: Collection[Plan | None], kernels: Iterable[str]) -> tup
 class Artifact:
     """The result of building one (variant, arch).
 
-    A status other than ``ok`` has a ``cause``. ``closure`` is the source hash: the user's comment-stripped files, the
-    flags and the config. ``code`` hashes the kernels' code sections, ``host`` the host code, compiled by ``cxx``; both
+    A status other than ``ok`` has a ``cause``. ``source_hash`` covers the user's comment-stripped files, the flags
+    and the config. ``code`` hashes the kernels' code sections, ``host`` the host code, compiled by ``cxx``; both
     determine freshness. Archs with the same host code share ``host`` and ``plan_library``.
 
     A compiled callable has ``cubins`` (file by kernel) instead of ``cubin``. Its ``calls`` has a hash per shape, of the
@@ -341,7 +341,7 @@ class Artifact:
     arch: str
     status: Literal["ok", "failed", "unsupported"]
     cause: Cause | None = None
-    closure: str = ""
+    source_hash: str = ""
     code: str = ""
     flags: tuple[str, ...] = ()
     cubin: str | None = None
@@ -450,15 +450,15 @@ class CaseKey:
 
     ``code`` hashes the kernels' code sections, ``host`` the host code that launches them. Both also cover the launch
     plan with its attributes, the problem file, the shape and the tolerance; comments change neither. ``code`` is
-    comparable within one ``nvcc`` release, ``host`` within one ``cxx``. Across releases ``closure`` is compared: the
-    hash of comment-stripped sources and flags. References have ``peer`` set, and only ``code``: the hash of their file
+    comparable within one ``nvcc`` release, ``host`` within one ``cxx``. Across releases ``source_hash`` is compared, of
+    comment-stripped sources and flags. References have ``is_reference`` set, and only ``code``: the hash of their file
     and the problem. ``settings`` hashes the other inputs of a result: seeds, repeats, rank_by; empty in older runs.
     """
 
     code: str
-    closure: str
+    source_hash: str
     nvcc: str
-    peer: bool = False
+    is_reference: bool = False
     host: str = ""
     cxx: str = ""
     settings: str = ""
@@ -692,9 +692,9 @@ class Built:
         return plans_for(self.plans, arch).get((variant, shape))
 
     @property
-    def closures(self) -> dict[str, str]:
+    def source_hashes(self) -> dict[str, str]:
         """The source hash of each build, by ``variant arch``."""
-        return {f"{a.variant} {a.arch}": a.closure for a in self.artifacts}
+        return {f"{a.variant} {a.arch}": a.source_hash for a in self.artifacts}
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ GPU_STAGES: tuple[Stage, ...] = ("check", "bench", "profile", "sanitize")
 Tier = Literal["static", "counters", "timing"]
 TIERS: tuple[Tier, ...] = ("static", "counters", "timing")
 #: How a call is timed; see :mod:`flashcore.stages.bench.timing`.
-Regime = Literal["isolated", "back_to_back", "cold"]
-REGIMES: tuple[Regime, ...] = ("isolated", "back_to_back", "cold")
+TimingMode = Literal["isolated", "back_to_back", "cold"]
+TIMING_MODES: tuple[TimingMode, ...] = ("isolated", "back_to_back", "cold")
 Severity = Literal["limit", "goal"]
 #: A shape's parameters, or a variant's config.
 Params = Mapping[str, int | float | str | bool]
@@ -32,7 +32,7 @@ Params = Mapping[str, int | float | str | bool]
 class Shape:
     """Named parameters of a problem, and the stages that use them.
 
-    ``rank_by`` is the regime by which variants are ranked and compared. At least ``repeats`` calls of a variant must
+    ``rank_by`` is the mode by which variants are ranked and compared. At least ``repeats`` calls of a variant must
     agree bitwise. ``same_as`` names a shape of another problem with the same computation.
     """
 
@@ -40,7 +40,7 @@ class Shape:
     problem: str
     params: Params
     stages: tuple[Stage, ...]
-    rank_by: Regime = "isolated"
+    rank_by: TimingMode = "isolated"
     repeats: int = 0
     same_as: str = ""
 
@@ -444,7 +444,7 @@ class Suite:
         return any(isinstance(v.kind, Cuda) for v in self.variants.values())
 
     def rows(self, shapes: Iterable[Shape]) -> list[list[Shape]]:
-        """Groups identical shapes into the rows of tables; each shape ranks by the regime of its row's first."""
+        """Groups identical shapes into the rows of tables; each shape ranks by the mode of its row's first."""
         rows = grouped((self.computation(s), s) for s in shapes)
         return [[replace(s, rank_by=row[0].rank_by) for s in row] for row in rows.values()]
 
@@ -453,9 +453,9 @@ class Suite:
         origin = self.shapes.get(shape.same_as, shape)
         return origin.problem, frozenset(origin.params.items())
 
-    def role(self, variant: Variant) -> Literal["peer", "baseline", "variant"]:
+    def role(self, variant: Variant) -> Literal["reference", "baseline", "variant"]:
         """A variant's role in tables and frames."""
-        return "peer" if variant.is_reference else "baseline" if variant.name == self.baseline else "variant"
+        return "reference" if variant.is_reference else "baseline" if variant.name == self.baseline else "variant"
 
     def matching(self, glob: str) -> list[str]:
         """The names of the matching variants, without references."""

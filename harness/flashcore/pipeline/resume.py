@@ -16,9 +16,9 @@ from flashcore.stages.settings import Settings
 _FILE = "settings.json"
 
 
-def remember(folder: Path, settings: Settings, closures: Mapping[str, str], gpu: str) -> None:
+def remember(folder: Path, settings: Settings, source_hashes: Mapping[str, str], gpu: str) -> None:
     """Stores the settings, the source hashes and the GPU model that a run begins with."""
-    data = {"settings": asdict(settings), "closures": closures, "gpu": gpu}
+    data = {"settings": asdict(settings), "source_hashes": source_hashes, "gpu": gpu}
     write_atomically(folder / _FILE, json.dumps(data).encode())
 
 
@@ -27,7 +27,7 @@ def forget(folder: Path) -> None:
     (folder / _FILE).unlink(missing_ok=True)
 
 
-def require_same(folder: Path, closures: Mapping[str, str], gpu: str) -> None:
+def require_same(folder: Path, source_hashes: Mapping[str, str], gpu: str) -> None:
     """Requires the sources and the GPU model that a run began with.
 
     Raises:
@@ -36,14 +36,14 @@ def require_same(folder: Path, closures: Mapping[str, str], gpu: str) -> None:
     _, began, model = _began(folder)
     before, now = (
         ", ".join([gpu_model, *sorted({name.split()[1] for name in names})])
-        for gpu_model, names in [(model, began), (gpu, closures)]
+        for gpu_model, names in [(model, began), (gpu, source_hashes)]
     )
-    if before != now or began.keys() != closures.keys():
+    if before != now or began.keys() != source_hashes.keys():
         raise UsageError(
             f"{folder}: expected the GPU, archs and variants that the run began with ({before}), found others ({now})\n"
             "  hint: resume on the machine where it began, or record a new run (without --resume)"
         )
-    if began != closures:
+    if began != source_hashes:
         raise UsageError(
             f"{folder}: the sources changed since the run began\n"
             "  hint: record a new run (without --resume); the old folder can be deleted"
@@ -86,10 +86,10 @@ def _began(folder: Path) -> tuple[Settings, dict[str, str], str]:
     try:
         data = json.loads((folder / _FILE).read_bytes())
         settings = Settings.from_json(data["settings"])
-        closures = {str(k): str(v) for k, v in data["closures"].items()}
-        if any(" " not in k for k in closures) or not isinstance(settings.suite, str):
+        source_hashes = {str(k): str(v) for k, v in data["source_hashes"].items()}
+        if any(" " not in k for k in source_hashes) or not isinstance(settings.suite, str):
             raise ValueError("unexpected names")
-        return settings, closures, str(data["gpu"])
+        return settings, source_hashes, str(data["gpu"])
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(
             f"{folder / _FILE}: expected the settings that the run began with: {error}\n"

@@ -119,9 +119,9 @@ def _compiled(context: Context, resumed: Path | None) -> Context:
         gpu_stages.prepare(context)
         context = replace(context, built=compile_all(context))
         if resumed:
-            resuming.require_same(resumed, context.built.closures, gpu)
+            resuming.require_same(resumed, context.built.source_hashes, gpu)
         else:
-            resuming.remember(context.folder, context.settings, context.built.closures, gpu)
+            resuming.remember(context.folder, context.settings, context.built.source_hashes, gpu)
     except BaseException:
         if not resumed:
             shutil.rmtree(context.folder, ignore_errors=True)

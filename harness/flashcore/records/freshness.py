@@ -74,17 +74,17 @@ def case_keys(
         inputs: list[object] = [problems[variant.problem], sorted(shape.params.items()), variant.tolerance]
         artifact = built.get(variant.name)
         if variant.is_reference:
-            key = CaseKey(file_hash(root / variant.kind.file), "", "", peer=True)
+            key = CaseKey(file_hash(root / variant.kind.file), "", "", is_reference=True)
         elif artifact is None:
             continue
         elif isinstance(variant.kind, CompiledCallable):
             # The launches' code, grids and arguments cover everything that the Python code determines.
             code = artifact.calls.get(shape.name, "")
-            key = CaseKey(code, artifact.closure, artifact.cxx, host=code, cxx=artifact.cxx)
+            key = CaseKey(code, artifact.source_hash, artifact.cxx, host=code, cxx=artifact.cxx)
         else:
             inputs.insert(0, launches.get((variant.name, shape.name), []))
-            key = CaseKey(artifact.code, artifact.closure, nvcc, host=artifact.host, cxx=artifact.cxx)
-        contents = {part: getattr(key, part) for part in ("code", "closure", "host")}
+            key = CaseKey(artifact.code, artifact.source_hash, nvcc, host=artifact.host, cxx=artifact.cxx)
+        contents = {part: getattr(key, part) for part in ("code", "source_hash", "host")}
         hashes: dict[str, Any] = {part: _hash([content, *inputs]) for part, content in contents.items() if content}
         settings = _hash([suite.problems[variant.problem].seeds, shape.repeats, shape.rank_by])
         keys[Case(variant.name, shape.name)] = replace(key, settings=settings, **hashes)
@@ -101,14 +101,14 @@ def freshness(present: CaseKey, recorded: CaseKey | None) -> Cause | None:
         return NEVER_MEASURED()
     if present.settings and recorded.settings not in ("", present.settings):
         return SETTINGS_CHANGED()
-    if present.peer and recorded.peer:  # older runs have no hash of references
+    if present.is_reference and recorded.is_reference:  # older runs have no hash of references
         return REFERENCE_CHANGED() if len({present.code, recorded.code} - {""}) > 1 else None
     if not (present.host and recorded.host):
         return NO_HOST_HASH("recorded" if present.host else "built")
     compilers = _other_compilers(present, recorded)
     if present.code != recorded.code:
         return CodeChanged("device", (), compilers)
-    if present.host == recorded.host or (compilers and present.closure == recorded.closure):
+    if present.host == recorded.host or (compilers and present.source_hash == recorded.source_hash):
         return None
     return SOURCES_CHANGED(compilers) if compilers else CodeChanged("host")  # both compilers make host code
 

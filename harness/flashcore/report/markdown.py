@@ -53,7 +53,7 @@ def render(
             cells = [
                 f"`{a.case.variant.name}`",
                 a.time,
-                a.regime,
+                a.mode,
                 a.over_reference + f" ({a.pair})" * bool(a.pair),
                 a.floor,
                 a.case.parts.text or UNMEASURED,

@@ -19,7 +19,7 @@ from flashcore.explain.verdict import Verdict, by_room
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import cause_text
 from flashcore.model.groups import grouped
-from flashcore.model.suite import REGIMES, Shape, Stage, Variant
+from flashcore.model.suite import TIMING_MODES, Shape, Stage, Variant
 from flashcore.model.text import percentage, significant
 from flashcore.report.cells import (
     Cell,
@@ -38,13 +38,18 @@ COLUMNS = (
     ("variant", "variant", "", "links to its page; ★: on the path from the baseline to the winner"),
     ("time", "time", "µs", "p50 of the timing mode that ranks on this shape"),
     ("over-parent", "× faster than parent", "", "the parent's time over this one's, with the 95 % bootstrap interval"),
-    ("over-peer", "× faster than reference", "", "the best reference's time over this one's, with the 95 % interval"),
+    (
+        "over-reference",
+        "× faster than reference",
+        "",
+        "the best reference's time over this one's, with the 95 % interval",
+    ),
     ("above-floor", "× floor", "", "time over the least time that its resources allow"),
     ("right", "correct", "", "against fp64, within its tolerance class"),
     ("limits", "limits", "", "results of its budgets, over all archs and shapes"),
     ("held", "limited by", "", "the largest limiter; the variant's page has the evidence"),
     ("over-baseline", "× faster than baseline", "", "the baseline's time over this one's, with the 95 % interval"),
-    *((f"{r}-p50", f"{words(r)} p50", "µs", FACTS[f"{r}_p50"].why) for r in REGIMES),
+    *((f"{r}-p50", f"{words(r)} p50", "µs", FACTS[f"{r}_p50"].why) for r in TIMING_MODES),
     ("isolated-p90", "isolated p90", "µs", "of single calls"),
     ("tflops", "TFLOP/s", "", "formula FLOPs over the ranking time"),
     ("floor", "floor", "µs", "the least time that its resources allow; hover for the resource"),
@@ -74,7 +79,7 @@ RESOURCES = {
 #: The columns shown if nothing was timed.
 STATIC = ("variant", "limits", "registers", "spills", "smem", "occupancy", "waves", "technique")
 #: The columns of a run that measures roofs; ``tflops`` is then the rate of any resource.
-RATES = ("variant", "time", "tflops", "over-peer", "right", "limits", "held", "technique")
+RATES = ("variant", "time", "tflops", "over-reference", "right", "limits", "held", "technique")
 _RATE = ("tflops", "rate", "", "the amount that the case saturates a resource with, over the time")
 #: Follows a time whose median hides two levels.
 TWO_LEVELS = "two levels"
@@ -86,7 +91,7 @@ MOST_STEPS = 3
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A variant's row in the overview's table: cells, role (peer, baseline, variant), and a failure's description."""
+    """A variant's row in the overview's table: cells, role (reference, baseline, variant), a failure's description."""
 
     cells: tuple[Cell, ...]
     role: str
@@ -106,7 +111,7 @@ class Winner:
 
     case: ShownCase
     time: str
-    regime: str
+    mode: str
     over_reference: str
     pair: str
     floor: str
@@ -246,7 +251,7 @@ def _section(book: Book, row: CaseRow) -> Section:
     ladder = book.ladder(*row.shapes)
     winner = _winner(ladder, timed)
     # Without times, not the baseline: it would have the largest gain, but nobody works on it.
-    ours = [case for case in cases.values() if case.role != "peer"]
+    ours = [case for case in cases.values() if case.role != "reference"]
     built = [case for case in ours if case.role != "baseline"] or ours
     items = [x for case in ([winner.case] if winner else built) for x in case.answer.steps]
     steps = grouped((x.rule, x) for x in (items if winner else sorted(items, key=order)))
@@ -298,7 +303,7 @@ def _winner(ladder: Ladder, timed: Sequence[ShownCase]) -> Winner | None:
     return Winner(
         case=case,
         time=significant(time.us or 0.0, 3),
-        regime=words(time.mode),
+        mode=words(time.mode),
         over_reference=over,
         pair=pair,
         floor=floor,
@@ -348,7 +353,7 @@ def _picture(ladder: Ladder, timed: Sequence[ShownCase]) -> Picture:
     marks = [("floor", at(floor), f"floor {significant(floor, 3)} µs")] if floor else []
     if row.reference:
         us = times[row.reference]
-        marks.append(("peer", at(us), f"fastest reference: {row.reference} {significant(us, 3)} µs"))
+        marks.append(("reference", at(us), f"fastest reference: {row.reference} {significant(us, 3)} µs"))
     counted = any(use.counted for by_resource in shares.values() for use in by_resource.values())
     return Picture(shares, stairs, ticks, marks, counted)
 
@@ -399,13 +404,13 @@ def _row(case: ShownCase, ladder: Ladder) -> Row:
         if taken.levels
         else replace(time, detail=taken.first_round),
         _over_parent(case, step),
-        _over(case, "reference", "speedup_vs_peer"),
+        _over(case, "reference", "speedup_vs_reference"),
         gap,
         correct,
         case.book.limits_badge(variant, f"{BUDGETS}?variant={variant.name}"),
         limiter if parts.text else missing(case.why("profile")),
         _over(case, "baseline", "speedup_vs_baseline"),
-        *(case.cell(name) for name in (*(f"{regime}_p50" for regime in REGIMES), "isolated_p90")),
+        *(case.cell(name) for name in (*(f"{mode}_p50" for mode in TIMING_MODES), "isolated_p90")),
         _rate(case) or case.cell("tflops"),
         floor,
         *(case.cell(name) for name in ("tensor_active", "theoretical_occupancy", "achieved_occupancy")),
@@ -469,7 +474,7 @@ def _ratio(time: Duration, role: Role) -> Cell:
 
 
 def _floor(case: ShownCase) -> tuple[Cell, Cell]:
-    """The floor of the ranking regime (without a time: of cold caches), and the gap to it."""
+    """The floor of the ranking mode (without a time: of cold caches), and the gap to it."""
     bounds, gap = case.book.bounds.get(case.subject), case.time.gap
     bound = gap.floor if gap is not None else bounds.floor if bounds else None
     if bound is None:

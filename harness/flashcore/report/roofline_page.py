@@ -47,7 +47,7 @@ class Section:
         if p is None:
             return "", "", ""
         unit = "useful TFLOP/s" if p.counted == USEFUL else "TFLOP/s by counters"
-        rate = f"{significant(p.tflops)} {unit} in {significant(p.time_us)} µs, {p.regime}"
+        rate = f"{significant(p.tflops)} {unit} in {significant(p.time_us)} µs, {p.mode}"
         limiter = time_parts(self.book.readings, p.subject.variant, p.subject.shape or "").text
         words = (rate, figures.share_text(p), f"limited by {limiter}" if limiter else "its limiter is unmeasured")
         return p.subject.variant, self.chart.labels.get(p.subject, ""), "; ".join(words)
@@ -145,9 +145,7 @@ def _point_row(chart: Chart, point: Point) -> list[Cell]:
     shares = [s and 100 * s for s in (point.share, point.share_of_measured)]
     times = chart.padding(point.subject)
     return [
-        variant_cell(
-            point.subject.variant, f"{COUNTED[point.counted]}, {point.regime}", shape=point.subject.shape or ""
-        ),
+        variant_cell(point.subject.variant, f"{COUNTED[point.counted]}, {point.mode}", shape=point.subject.shape or ""),
         Cell(figures.name(point.level), sort=point.level, detail="formula" if point.modeled else ""),
         *(number_cell(x, 4) for x in (point.time_us, point.intensity, point.tflops, point.gbps)),
         *(missing(reason) if s is None else Cell(f"{s:.1f}", sort=s, kind="number") for s in shares),

@@ -35,7 +35,7 @@ MAX_COLUMNS = 24
 STAGE_BY_GROUP: dict[str, Stage] = {"check": "check", "sanitizer": "sanitize", "timing": "bench"}
 
 #: Role → label; most variants have none.
-LABELS = {"peer": "reference", "baseline": "baseline"}
+LABELS = {"reference": "reference", "baseline": "baseline"}
 #: The statuses of limits; a badge shows the first that occurs.
 LIMIT_ORDER: tuple[Status, ...] = ("fail", "waived", "unmeasured", "pass")
 
@@ -121,7 +121,7 @@ class Book:
         self._ladders: dict[tuple[str, ...], Ladder] = {}
 
     def role(self, variant: Variant) -> str:
-        """``peer``, ``baseline`` or ``variant``."""
+        """``reference``, ``baseline`` or ``variant``."""
         return self.record.suite.role(variant)
 
     def ladder(self, *shapes: Shape) -> Ladder:

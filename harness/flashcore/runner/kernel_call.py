@@ -25,7 +25,7 @@ from flashcore.machine.capabilities import lacking
 from flashcore.model import plugin
 from flashcore.model.case import Case
 from flashcore.model.record import CaseSubject, Subject
-from flashcore.model.suite import Argument, Params, Regime, Shape, Suite
+from flashcore.model.suite import Argument, Params, Shape, Suite, TimingMode
 from flashcore.readers import cubin
 from flashcore.runner.child import Perform, child
 from flashcore.runner.guarded import POISON_BYTE, Outputs, write
@@ -125,7 +125,7 @@ class KernelCall:
     target: Target = Operator()
     seeds: tuple[int, ...] = ()
     flop: float | None = None
-    rank_by: Regime = "isolated"
+    rank_by: TimingMode = "isolated"
     launches: int = 0
     repeats: int = 0
 

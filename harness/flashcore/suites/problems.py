@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from flashcore.model.suite import DIMENSION, Argument, Problem, Regime, Shape
+from flashcore.model.suite import DIMENSION, Argument, Problem, Shape, TimingMode
 from flashcore.suites.mistakes import Mistakes
 from flashcore.suites.operator_schema import CPP_WORDS, SCALAR_TYPES, parse_schema
 from flashcore.suites.schema import ProblemForm, ShapeForm
@@ -75,12 +75,14 @@ def problem_name(key: str, name: str | None, problems: Mapping[str, Problem], mi
     return name or first
 
 
-def shape(name: str, form: ShapeForm, problems: Mapping[str, Problem], rank_by: Regime, mistakes: Mistakes) -> Shape:
+def shape(
+    name: str, form: ShapeForm, problems: Mapping[str, Problem], rank_by: TimingMode, mistakes: Mistakes
+) -> Shape:
     """The shape that a form declares; ``rank_by`` is the suite's default."""
     key = f"shape.{name}"
     problem = problems[problem_name(key, form.problem, problems, mistakes)]
-    stages, regime = tuple(form.stages), form.rank_by or rank_by
-    shape = Shape(name, problem.name, form.params, stages, regime, form.repeats, form.same_as or "")
+    stages, mode = tuple(form.stages), form.rank_by or rank_by
+    shape = Shape(name, problem.name, form.params, stages, mode, form.repeats, form.same_as or "")
     for dim in problem.dims:
         size = form.params.get(dim)
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:

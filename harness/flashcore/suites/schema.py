@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field
 
 from flashcore.model import plugin
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
-from flashcore.model.suite import Regime, Stage, Suite
+from flashcore.model.suite import Stage, Suite, TimingMode
 from flashcore.model.text import did_you_mean, shortened
 from flashcore.suites.parts import LISTS, tables
 
@@ -81,7 +81,7 @@ class ShapeForm(Form):
     # sanitize is slow and needs small shapes, so it is opt-in
     stages: list[Stage] = Field(default=["check", "bench", "profile"], min_length=1)
     """Stages that use it; `sanitize` is slow, needs small shapes, and is not in the default."""
-    rank_by: Regime | None = None
+    rank_by: TimingMode | None = None
     """Timing mode that ranks the variants on it; default: the suite's."""
     repeats: int = Field(default=0, ge=0, le=100_000)
     """Least number of calls that `check` compares bit by bit; 0: the option's."""
@@ -288,7 +288,7 @@ class Manifest(Form):
     """Archs that variants are compiled for."""
     baseline: Name
     """Variant over which speedups are counted."""
-    rank_by: Regime = "isolated"
+    rank_by: TimingMode = "isolated"
     """Timing mode that ranks variants, unless a shape has its own."""
     manifests: list[Text] = []
     """Files with more tables of this manifest; globs."""

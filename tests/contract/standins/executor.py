@@ -99,8 +99,8 @@ class _Timed(Timed):
     def eager(self) -> float:
         return self._sample("eager", self.eager_calls)
 
-    def each(self, regime: str, *, calls: bool = True, first: bool = True) -> list[float]:
-        return [self._sample(regime) if calls else 0.0 for _ in range(self.launches)]
+    def each(self, mode: str, *, calls: bool = True, first: bool = True) -> list[float]:
+        return [self._sample(mode) if calls else 0.0 for _ in range(self.launches)]
 
     def calls_in(self, mode: str) -> int:
         return self.launches if mode in ("back_to_back", "eager") else 1

@@ -134,8 +134,8 @@ def test_the_gpu_that_times_is_leased(spin: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_same_code_is_not_timed(spin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    peers = spin / "peers.py"
-    peers.write_text("# a comment\n" + peers.read_text())
+    references = spin / "peers.py"
+    references.write_text("# a comment\n" + references.read_text())
 
     def never(*_: object, **__: object) -> Timings:
         raise AssertionError("there is nothing to time")

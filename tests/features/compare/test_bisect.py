@@ -41,8 +41,8 @@ def history(tmp_path: Path, compiler: toolchain.Nvcc, monkeypatch: pytest.Monkey
     for number in range(1, 8):
         if number == 5:
             spun(folder, 4000)
-        peers = folder / "peers.py"
-        peers.write_text(peers.read_text() + f"# {number}\n")
+        references = folder / "peers.py"
+        references.write_text(references.read_text() + f"# {number}\n")
         git(tmp_path, "commit", "-qam", f"number {number}")
     return git(tmp_path, "log", "--reverse", "--format=%H").split()
 

@@ -85,11 +85,11 @@ def test_what_could_not_run_then(before: match_cases.BuiltSuite, outcome: str, r
     assert result == Row(CaseSubject(Case("fast", "mission")), outcome, reason=reason, shapes=("mission",))  # type: ignore[arg-type]
 
 
-def test_a_peer_is_the_same_while_it_and_the_suites_python_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reference_is_the_same_while_it_and_the_suites_python_are(monkeypatch: pytest.MonkeyPatch) -> None:
     sides = {name: built() for name in ("a", "b")}
     python = {"peers.py": "old"}
     monkeypatch.setattr(match_cases, "python_of", lambda job: python if job is sides["a"].job else {"peers.py": "new"})
-    one, other = factory.peer("cudnn"), factory.peer("cudnn", kind=PythonCallable("peers.py:other"))
+    one, other = factory.reference("cudnn"), factory.reference("cudnn", kind=PythonCallable("peers.py:other"))
     assert match_cases._same_code(sides["a"], sides["a"], one, one, SHAPE)
     assert not match_cases._same_code(sides["a"], sides["b"], one, one, SHAPE)
     assert not match_cases._same_code(sides["a"], sides["a"], one, other, SHAPE)

@@ -18,7 +18,7 @@ from flashcore.features.compare import page as compare_page
 from flashcore.model import intervals
 from flashcore.model.case import Case
 from flashcore.model.record import CaseKey, CaseSubject, Record
-from flashcore.model.suite import REGIMES
+from flashcore.model.suite import TIMING_MODES
 from flashcore.model.text import significant
 from flashcore.records import store
 from tests import factory
@@ -61,7 +61,7 @@ def test_the_winner_stands_against_its_best_reference_and_without_scripts(tmp_pa
     page, data = read(tmp_path / "r", full())
     assert first(data) == ["split", "cudnn"]
     assert "split has 0.450 × the speed of cudnn, isolated, 95 % [" in page.words
-    times = {m: full().facts.number(f"{m}_p50", CaseSubject(Case("split", "mission"))) for m in REGIMES}
+    times = {m: full().facts.number(f"{m}_p50", CaseSubject(Case("split", "mission"))) for m in TIMING_MODES}
     shown = pair(data, "split", "fast")["times"]
     for mode, time in times.items():
         row = shown[mode.replace("_", " ")]
@@ -93,7 +93,7 @@ def test_every_pairs_ratio_and_interval_are_those_of_the_samples(tmp_path: Path)
     for shape, of in data["shapes"].items():
         for key in of["pairs"]:
             one, other = (data["sides"][int(i)][0] for i in key.split())
-            for mode in REGIMES:
+            for mode in TIMING_MODES:
                 samples = [record.samples.get((Case(name, shape), mode)) for name in (other, one)]
                 if all(samples):
                     wanted = intervals.ratio(samples[0] or (), samples[1] or ())

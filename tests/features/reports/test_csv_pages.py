@@ -75,7 +75,7 @@ def test_the_raw_page_says_what_the_report_says(sample_report: Any, tmp_path: Pa
 def test_a_page_does_not_say_what_became_of_the_caches(tmp_path: Path) -> None:
     record = recorded(read(text_of("app_full.import_raw"), tmp_path))
     saxpy = CaseSubject(Case("saxpy", "g16384_b256"))
-    assert roofline.regime(record, saxpy) == "ncu (cache control unknown)"
+    assert roofline.timing_mode(record, saxpy) == "ncu (cache control unknown)"
 
 
 def test_the_raw_page_in_automatic_units(tmp_path: Path) -> None:

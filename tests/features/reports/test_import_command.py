@@ -142,7 +142,7 @@ def test_a_report_a_frame_and_a_roofline_are_made_of_it(profiles: tuple[Path, st
     record = store.read(Path(profiles[1]))
     points = [p for p in roofline.points(record) if p.level == "dram" and p.subject.variant == "saxpy"]
     assert [(p.counted, p.roof, p.flop) for p in points] == [("hardware", "fp32", 2 * (1 << 22))]
-    assert points[0].regime == "cold, ncu (caches flushed)" and not points[0].faults
+    assert points[0].mode == "cold, ncu (caches flushed)" and not points[0].faults
 
 
 def test_two_imports_are_compared_case_by_case(

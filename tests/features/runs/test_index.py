@@ -91,4 +91,4 @@ def test_the_api_gives_a_frame_and_names_what_was_measured(tmp_path: Path) -> No
 def test_a_point_has_the_timing_mode_of_its_rank(tmp_path: Path) -> None:
     write(tmp_path, 1)
     (point,) = Index([tmp_path]).points("time", "fast", "mission")
-    assert point.regime == store.read(tmp_path / run_of(0)).suite.shapes["mission"].rank_by
+    assert point.mode == store.read(tmp_path / run_of(0)).suite.shapes["mission"].rank_by

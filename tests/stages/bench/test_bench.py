@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("forked")
 TWO = (LocalGpu("GPU-a"), LocalGpu("GPU-b"))
 SHAPES = ("small", "wide", "tall")
 CASES = [
-    case(v, s, columns=37 + 10 * i, peer=v == "library")
+    case(v, s, columns=37 + 10 * i, reference=v == "library")
     for i, s in enumerate(SHAPES)
     for v in ("right", "slower", "library")
 ]

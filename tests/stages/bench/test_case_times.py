@@ -16,7 +16,7 @@ from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import NOT_RANKED, OTHER_PROCESSES, OTHER_ROUNDS, FirstRound
 from flashcore.model.record import CaseOutcome, CaseSubject, Facts, Source, StageResult
-from flashcore.model.suite import REGIMES, Regime
+from flashcore.model.suite import TIMING_MODES, TimingMode
 from flashcore.runner import journal
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.process import Limits
@@ -50,7 +50,7 @@ VARIANTS = ("right", "slower", "raises", "exits", "hangs_late")
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> tuple[StageResult, list[str]]:
     """Two shapes; on the small one a variant raises, one takes the process along, one hangs while timed."""
-    cases = [case(v) for v in VARIANTS] + [case("library", peer=True)]
+    cases = [case(v) for v in VARIANTS] + [case("library", reference=True)]
     cases += [case(v, "wide", columns=300) for v in ("right", "slower", "hangs_late")]
     folder = tmp_path_factory.mktemp("bench")
     lines: list[str] = []
@@ -105,7 +105,7 @@ def test_facts_of_a_case(stage: tuple[StageResult, list[str]]) -> None:
     assert not facts.named("back_to_back_p90") and not facts.named("eager_p99")
     p99 = facts.get("isolated_p99", subject)
     assert p99 is not None and p99.value is None and "20 calls" in p99.note and "too few" in p99.note
-    for mode in REGIMES:
+    for mode in TIMING_MODES:
         floor = facts.get(f"{mode}_launch_floor", subject)
         assert floor is not None and floor.number is not None and "not subtracted" in floor.note
     speedup = facts.number("speedup_vs_baseline", subject)
@@ -115,8 +115,8 @@ def test_facts_of_a_case(stage: tuple[StageResult, list[str]]) -> None:
     medians = [statistics.median(stage[0].samples[Case(v, "small"), "isolated"]) for v in ("slower", "right")]
     assert low <= speedup <= high and speedup == pytest.approx(medians[0] / medians[1])
     assert facts.number("speedup_vs_baseline", CaseSubject(Case("slower", "small"))) == 1.0
-    peer = facts.get("speedup_vs_peer", subject)
-    assert peer is not None and peer.note.startswith("over library")
+    reference = facts.get("speedup_vs_reference", subject)
+    assert reference is not None and reference.note.startswith("over library")
     flops = facts.number("tflops", subject)
     assert flops == pytest.approx(5 * 6 * 37 / statistics.median(samples) / 1e6)
     # The host's clock is never passed off as events.
@@ -148,12 +148,12 @@ def facts_of(
     return Facts(case_times._group_facts(measured, baseline))
 
 
-def test_a_case_is_ranked_by_the_regime_that_its_shape_names() -> None:
+def test_a_case_is_ranked_by_the_mode_that_its_shape_names() -> None:
     times = {"fast": {"isolated": [2.0] * 9, "back_to_back": [1.0] * 9}, "slow": {"isolated": [1.0] * 9}}
     times["slow"]["back_to_back"] = [3.0] * 9
-    ranks: tuple[tuple[Regime, float], ...] = (("isolated", 0.5), ("back_to_back", 3.0))
-    for regime, wanted in ranks:
-        cases = [replace(case(v), rank_by=regime) for v in times]
+    ranks: tuple[tuple[TimingMode, float], ...] = (("isolated", 0.5), ("back_to_back", 3.0))
+    for mode, wanted in ranks:
+        cases = [replace(case(v), rank_by=mode) for v in times]
         facts = facts_of(cases, settled(cases, {v: {"samples": s} for v, s in times.items()}), "slow")
         assert facts.number("speedup_vs_baseline", CaseSubject(Case("fast", "small"))) == wanted
 
@@ -194,8 +194,8 @@ def test_a_percentile_below_the_median_contradicts_it_and_is_no_value() -> None:
             9.0,
             "kernels in the captured graph of a call, found 1",
         ),  # a copy is no kernel of a plan
-        (0, 0, 0, 9.0, "expected 1 or more kernels"),  # a peer
-        (0, 1, 0, 9.0, ""),  # a peer that is a copy, as torch's `copy_`
+        (0, 0, 0, 9.0, "expected 1 or more kernels"),  # a reference
+        (0, 1, 0, 9.0, ""),  # a reference that is a copy, as torch's `copy_`
         (2, 0, 2, 0.004, "isolated 0.004 µs is less than an empty kernel takes, 0.640 µs"),
         (2, 0, 2, 0.62, ""),  # noise
         (None, 0, 2, 0.004, ""),  # nothing is captured on the CPU
@@ -205,7 +205,7 @@ def test_a_void_measurement_is_a_failure_and_never_a_rank(
     kernels: int | None, copies: int, planned: int, isolated: float, reason: str
 ) -> None:
     samples = {"isolated": [isolated] * 5, "back_to_back": [0.004] * 5}
-    given = replace(case("right", peer=not planned), launches=planned)
+    given = replace(case("right", reference=not planned), launches=planned)
     one = {"kernels": kernels, "copies": copies, "samples": samples}
     (outcome,) = settled([given], {"right": one}, {"isolated": [0.64] * 5})
     if not reason:
@@ -272,8 +272,8 @@ def test_samples_of_void_times_are_kept_as_measured(void: str, tmp_path: Path, m
 
 def test_what_was_not_measured_says_so(stage: tuple[StageResult, list[str]]) -> None:
     facts = Facts(stage[0].facts)
-    peer = facts.get("speedup_vs_peer", CaseSubject(Case("right", "wide")))
-    assert peer is not None and peer.value is None and "no reference" in peer.note
+    reference = facts.get("speedup_vs_reference", CaseSubject(Case("right", "wide")))
+    assert reference is not None and reference.value is None and "no reference" in reference.note
     for name in ("bench_sm_clock", "bench_temperature", "bench_other_processes", "throttle"):
         fact = facts.get(name, CaseSubject(Case("right", "small")))
         assert fact is not None and fact.value is None and "CPU" in fact.note and fact.source is Source.NVML

@@ -21,7 +21,7 @@ class Calls:
     def monotonic(self) -> float:
         return self.now
 
-    def each(self, regime: str, *, calls: bool = True, first: bool = True) -> list[float]:
+    def each(self, mode: str, *, calls: bool = True, first: bool = True) -> list[float]:
         self.now += 10 * self.seconds * calls
         return [self.seconds * 1e6 + 1.0] * 10 if calls else [1.0] * 10
 

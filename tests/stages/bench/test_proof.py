@@ -34,7 +34,7 @@ def timed(folder: Path, cases: list[KernelCall]) -> StageResult:
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> StageResult:
-    cases = [case(v) for v in ("right", *LAZY)] + [case("library", peer=True)]
+    cases = [case(v) for v in ("right", *LAZY)] + [case("library", reference=True)]
     return timed(tmp_path_factory.mktemp("bench"), cases)
 
 
@@ -70,7 +70,7 @@ UPDATES = {
 
 
 def test_every_timed_call_of_a_kernel_that_writes_what_it_reads_starts_from_known_content(tmp_path: Path) -> None:
-    cases = [update_cases.case(v, peer=v in ("in_place", "apart", "no_beta")) for v in UPDATES]
+    cases = [update_cases.case(v, reference=v in ("in_place", "apart", "no_beta")) for v in UPDATES]
     stage = timed(tmp_path, cases)
     for outcome in stage.outcomes:
         reason = UPDATES[outcome.variant]

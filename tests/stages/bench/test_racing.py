@@ -102,7 +102,7 @@ def test_the_modes_that_budgets_and_predictions_name_are_needed_of_a_variant_and
     ]
     budgets = [
         factory.budget("isolated_p90", maximum=9.0, variants=("limited",)),
-        factory.budget("speedup_vs_peer", minimum=1.0, variants=("limited",), shapes=("mission",)),
+        factory.budget("speedup_vs_reference", minimum=1.0, variants=("limited",), shapes=("mission",)),
         factory.budget("eager_p50", maximum=9.0, device="L4"),
         factory.budget("registers", maximum=9),
     ]

@@ -68,12 +68,12 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Stream:
 
 def test_each_call_of_every_graph_holds_its_kernels(stream: Stream) -> None:
     timed = stream.timer().prepare([lambda: stream.launch(2), lambda: stream.launch(2)])
-    for regime in ("isolated", "cold"):
-        getattr(timed, "_pair")(regime, events=False)  # noqa: B009
+    for mode in ("isolated", "cold"):
+        getattr(timed, "_pair")(mode, events=False)  # noqa: B009
     assert (timed.launches, timed.kernels, timed.copies) == (50, 2, 0)
 
 
-def test_a_peer_that_only_copies_holds_copies(stream: Stream) -> None:
+def test_a_reference_that_only_copies_holds_copies(stream: Stream) -> None:
     timed = stream.timer().prepare([lambda: stream.launch(0, 1)])
     assert (timed.kernels, timed.copies) == (0, 1)
 
@@ -83,8 +83,8 @@ def test_a_launcher_that_stops_after_some_calls_is_seen(stream: Stream, stops_af
     """It launches while it is looked at and saves itself the rest: in the back-to-back graph or behind the spacers."""
     calls = iter(range(10_000))
     timed = stream.timer().prepare([lambda: stream.launch(int(next(calls) < stops_after))])
-    for regime in ("isolated", "cold"):
-        getattr(timed, "_pair")(regime, events=False)  # noqa: B009
+    for mode in ("isolated", "cold"):
+        getattr(timed, "_pair")(mode, events=False)  # noqa: B009
     assert timed.kernels == 0
 
 
@@ -165,9 +165,9 @@ def test_no_timed_call_meets_what_another_one_left(monkeypatch: pytest.MonkeyPat
         counts[mode] = len(timed)
         timed.clear()
     assert counts == {"back_to_back": 12, "isolated": resident, "cold": 5, "eager": 12}
-    for regime, count in (("isolated", resident), ("cold", 12)):
+    for mode, count in (("isolated", resident), ("cold", 12)):
         for first in (True, False):
-            one.each(cast(Any, regime), first=first)
+            one.each(cast(Any, mode), first=first)
             assert timed == [0] * count
             timed.clear()
     assert one.kernels == 1

@@ -49,7 +49,7 @@ FAULTS = {
     "silent": "torch.library.opcheck: ",
     "absent": "expected the operator flashcore_softmax::absent, found none",
 }
-PEER_FAULTS = {
+REFERENCE_FAULTS = {
     "rough": "(2 × the emulation of fp16_out + 1 ulp), at [",
     "wrong": "is beyond the problem's fence",
     "misshapen": "expected shape [6, 37], found [222]",
@@ -61,7 +61,7 @@ PEER_FAULTS = {
 def result(tmp_path_factory: pytest.TempPathFactory) -> tuple[StageResult, list[str]]:
     """One stage with everything in it: the faults among the sound, so that each can do its worst."""
     cases = [case("right"), *(case(name) for name in FAULTS), case("also_right"), case("refuses")]
-    cases += [case(name, peer=True) for name in ("library", "overflows", *PEER_FAULTS)]
+    cases += [case(name, reference=True) for name in ("library", "overflows", *REFERENCE_FAULTS)]
     cases += [case(name, "wide", columns=300) for name in ("right", "hangs")]
     cases = [c if c.is_reference or c.variant == "right" else replace(c, repeats=300) for c in cases]
     lines: list[str] = []
@@ -87,7 +87,7 @@ def test_what_is_right_passes(result: tuple[StageResult, list[str]], name: str) 
     assert (actual.status, actual.reason) == ("ok", "")
 
 
-@pytest.mark.parametrize(("name", "reason"), [*FAULTS.items(), *PEER_FAULTS.items()])
+@pytest.mark.parametrize(("name", "reason"), [*FAULTS.items(), *REFERENCE_FAULTS.items()])
 def test_what_is_wrong_fails_and_says_why(result: tuple[StageResult, list[str]], name: str, reason: str) -> None:
     actual = outcome(result[0], f"{name}/small")
     assert actual.status == "failed"
@@ -260,7 +260,7 @@ def updates(tmp_path_factory: pytest.TempPathFactory) -> StageResult:
     def made(name: str) -> KernelCall:
         variant, _, shape = name.partition("/")
         return update_cases.case(
-            variant, shape, bias=shape == "biased", peer=variant in ("in_place", "apart", "no_beta")
+            variant, shape, bias=shape == "biased", reference=variant in ("in_place", "apart", "no_beta")
         )
 
     context = staged.context(tmp_path_factory.mktemp("c"), check=Check(children=1))

@@ -45,7 +45,7 @@ def context(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Context:
 
 
 def record_of(context: Context, **changes: object) -> Record:
-    """A run in which the peer was right on all its shapes."""
+    """A run in which the reference was right on all its shapes."""
     cases = [(v, s) for v, s in context.cases("check") if v.is_reference]
     assert cases and cases[0][0].name in context.references
     keys = freshness.case_keys(context.suite, cases, (), (), "sm_90a", "13.0.88")
@@ -88,7 +88,7 @@ def test_what_may_have_changed_is_checked_again(context: Context, what: str, mon
         runs = [replace(run_, environment=other)]
     elif what == "wrong":  # found wrong since
         runs = [replace(run_, outcomes=tuple(replace(o, status="failed") for o in run_.outcomes)), run_]
-    elif what == "older":  # recorded before the files of peers were
+    elif what == "older":  # recorded before the files of references were
         runs = [replace(run_, keys={c: replace(k, code="") for c, k in run_.keys.items()})]
     elif what == "edited":
         runs = [replace(run_, keys={c: replace(k, code="other") for c, k in run_.keys.items()})]
@@ -116,7 +116,7 @@ def test_a_compiled_reference_is_known_by_its_code(
 def test_companions_run_where_a_chosen_variant_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     selected = factory.variant("own", where=Where(("*",), ("long",)))
     shapes = [factory.shape("mission"), factory.shape("long")]
-    variants = [selected, factory.variant("slow"), factory.peer("all")]
+    variants = [selected, factory.variant("slow"), factory.reference("all")]
     suite = replace(factory.suite(variants=variants, shapes=shapes), baseline="slow")
     monkeypatch.setattr(context_module, "load", lambda *_: suite)
     monkeypatch.setattr(Gpu, "find", lambda: None)

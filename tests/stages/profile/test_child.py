@@ -31,7 +31,7 @@ def test_the_target_calls_once_to_warm_up_and_once_in_its_range(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "problem.py").write_text(PROBLEM)
-    (tmp_path / "peers.py").write_text("import problem\ndef peer(n):\n    LOG.append(('call', n))\nLOG = []\n")
+    (tmp_path / "peers.py").write_text("import problem\ndef reference(n):\n    LOG.append(('call', n))\nLOG = []\n")
     import nvtx
 
     log: list[object] = []
@@ -46,14 +46,14 @@ def test_the_target_calls_once_to_warm_up_and_once_in_its_range(
             log.append("close")
 
     monkeypatch.setattr(nvtx, "annotate", Range)
-    (tmp_path / "peers.py").write_text("def peer(n):\n    peer.log.append(n)\n    return (n,)\n")
+    (tmp_path / "peers.py").write_text("def reference(n):\n    reference.log.append(n)\n    return (n,)\n")
     toy = KernelCall(
         variant="p", shape="s", suite="toy", root=str(tmp_path), problem_file="problem.py", params={"S": 8},
-        arguments=(), target=Reference("peers.py:peer"), tolerance="exact", seeds=(0,), flop=None,
+        arguments=(), target=Reference("peers.py:reference"), tolerance="exact", seeds=(0,), flop=None,
     )  # fmt: skip
     from flashcore.runner.problem_file import load_file, load_problem
 
-    load_file(str(tmp_path.resolve() / "peers.py")).peer.log = log
+    load_file(str(tmp_path.resolve() / "peers.py")).reference.log = log
     child.prepare()
     child.perform(Task("p/s", {"case": toy.to_json(), "device": "cpu"}), Journal(tmp_path / "j.jsonl"))
     assert log == [8, ("open", "p/s", "flashcore"), 8, "close"]

@@ -34,7 +34,7 @@ def test_only_cubins_of_this_gpu_are_searched_for_phases(tmp_path: Path, monkeyp
     for name, text in sources.items():
         (tmp_path / f"{name}.cu").write_text(text)
     variants = [factory.variant(name, kind=CudaSource(f"{name}.cu")) for name in sources]
-    suite = factory.suite([*variants, factory.peer()], baseline="plain", root=str(tmp_path))
+    suite = factory.suite([*variants, factory.reference()], baseline="plain", root=str(tmp_path))
     cubin = str(tmp_path / "x.cubin")
     artifacts = (
         factory.artifact("plain", "sm_90a", cubin=cubin),
@@ -51,7 +51,7 @@ def test_only_cubins_of_this_gpu_are_searched_for_phases(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(static_facts, "listing", listing)
     made = staged.context(tmp_path, gpu_arch="sm_90a", built=Built("", artifacts, ()))
-    context = replace(made, suite=suite, variants=(*variants, factory.peer()))
+    context = replace(made, suite=suite, variants=(*variants, factory.reference()))
     code_of = code.codes(context)
     assert not any(code_of(variant.name) for variant in context.variants) and read == [Path(cubin)]
     assert [*code.marked(context)] == ["marked"]

@@ -213,7 +213,7 @@ def test_both_groups_are_started_ahead(run: Run, monkeypatch: pytest.MonkeyPatch
     assert [o.status for o in result.outcomes] == ["ok"] * 3
 
 
-def test_peers_are_profiled_last(run: Run, tmp_path: Path) -> None:
+def test_references_are_profiled_last(run: Run, tmp_path: Path) -> None:
     result = run(references=("v0", "v2"), batch=16)
     (tasks,) = (tmp_path / "profile").rglob("tasks-*.json")
     order = [t.name for t in Share.decode(tasks.read_bytes()).tasks]

@@ -211,7 +211,7 @@ def measured(
     return measure(replace(context, built=Built("13.0.88", tuple(factory.artifacts(suite)), ())))
 
 
-def test_it_takes_the_shapes_that_name_it_and_no_peer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_it_takes_the_shapes_that_name_it_and_no_reference(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen: list[str] = []
     made = measured(monkeypatch, tmp_path, seen, sanitize=Sanitize())
     assert seen == ["slow/small", "fast/small", "split/small"]

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, ValidationError
 
 from flashcore.errors import ManifestError, UsageError
-from flashcore.model.suite import Regime, Shape, Suite
+from flashcore.model.suite import Shape, Suite, TimingMode
 from flashcore.model.text import matches_any
 from flashcore.suites import lines, schema
 from flashcore.suites.expressions import value
@@ -63,7 +63,7 @@ class MapForm(Form):
     """Problem file in place of the problems' own, for example to make inputs on the GPU."""
     seed: int = 0
     """Seed of the draw."""
-    rank_by: Regime = "back_to_back"
+    rank_by: TimingMode = "back_to_back"
     """Timing mode that ranks variants."""
     variants: Sequence[Text] = ["*"]
     """Globs of the mapped variants."""

@@ -124,7 +124,7 @@ def trends(index: Nights, since: str | None = None) -> Trends:
 def _of_suite(index: Nights, points: Sequence[Point], since: str | None) -> tuple[list[Series], list[str]]:
     runs = sorted({p.run for p in points})
     old = len(runs) - 1 if since is None else sum(run[: len(since)] <= since for run in runs)
-    by_case = list(grouped(((p.variant, p.shape, p.params, p.regime), p) for p in points).values())
+    by_case = list(grouped(((p.variant, p.shape, p.params, p.mode), p) for p in points).values())
     at = {run: night for night, run in enumerate(runs)}
     logs = np.full((len(by_case), len(runs)), np.nan)
     code, machine = np.full(logs.shape, -1), np.full(logs.shape, -1)

@@ -95,7 +95,7 @@ def _header(candidates: Candidates) -> dict[str, Any]:
     header = {
         "suite": candidates.suite.name,
         "space": dataclasses.asdict(space),
-        "sources": artifact.closure,
+        "sources": artifact.source_hash,
         "gpu": None if candidates.static else record.environment.gpu,
         "arch": artifact.arch,
         "compiler": artifact.cxx if artifact.cubins else f"nvcc {record.environment.nvcc}",

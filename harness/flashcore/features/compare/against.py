@@ -195,7 +195,7 @@ def _folder(after: BuiltSuite, before: BuiltSuite, pairs: Sequence[Pair], *, res
     """The folder for these builds' measurements, with earlier ones to resume. It is removed at the end, and kept if the
     comparison is interrupted."""
     cases = [(p.case, dict(p.shape.params)) for p in pairs]
-    sources = [(side.built.closures, python_of(side.job)) for side in (before, after)]
+    sources = [(side.built.source_hashes, python_of(side.job)) for side in (before, after)]
     key = json.dumps([after.job.suite.name, sources, cases, after.job.settings.bench.samples])
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
     folder = Path(before.job.settings.build, _FOLDER, digest)

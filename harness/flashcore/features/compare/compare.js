@@ -131,7 +131,7 @@
     source() {
       const [now, was] = [this.focus, this.against].map((i) => (this.given.sources[i] ?? []).map((at) => this.given.lines[at]));
       const lacking = [[now, this.focus], [was, this.against]].filter(([lines]) => !lines.length).map(([, i]) => this.labels[i]);
-      if (lacking.length) return `<p class="note">No source was recorded of ${esc(lacking.join(" and "))}: it comes with a profile, and not of peers.</p>`;
+      if (lacking.length) return `<p class="note">No source was recorded of ${esc(lacking.join(" and "))}: it comes with a profile, and not of references.</p>`;
       const rows = beside(was, now);
       const differ = rows.filter(([a, b]) => !(a && b && a[2] === b[2])).length;
       if (!differ) return `<p class="note">All ${was.length} lines are the same.</p>`;

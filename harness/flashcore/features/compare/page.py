@@ -21,14 +21,14 @@ from flashcore.explain.rows import Row
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, GROUP_STAGE, STALL_REASONS
 from flashcore.model.record import CaseSubject, Record, Subject
-from flashcore.model.suite import REGIMES, Shape, Variant
+from flashcore.model.suite import TIMING_MODES, Shape, Variant
 from flashcore.model.text import faster, quantity, significant
 from flashcore.report.cells import Cell, missing, number_cell, six_digits, unbroken, words
 from flashcore.report.view import Book, Page
 
 HERE = Path(__file__).parent
 #: The shown times: the timing modes, and one launch under ncu.
-TIMES = (*(f"{mode}_p50" for mode in REGIMES), "ncu_duration")
+TIMES = (*(f"{mode}_p50" for mode in TIMING_MODES), "ncu_duration")
 #: Lines of a variant's source that are compared.
 MOST_LINES = 1_500
 #: The compared counters: ncu's, without the stalls per instruction, since their shares show the same.

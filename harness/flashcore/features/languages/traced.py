@@ -35,7 +35,7 @@ from flashcore.readers import cubin
 from flashcore.readers.compiler_log import failed
 
 ANSWER, TRACED, LOG = "answer.json", "traced", "variant.log"
-_FORMAT = 7  # of the cached result; increment it when that changes
+_FORMAT = 8  # of the cached result; increment it when that changes
 LIMIT = 300  # seconds for one variant and arch; one that hangs is not waited for on its other archs
 
 
@@ -208,7 +208,7 @@ class Traced:
         if "read" in traced:
             logs = [(made / file).with_suffix(".log") for file in traced["kernels"].values()]
             (made / LOG).write_text("".join(log.read_text("utf-8") for log in logs if log.is_file()), "utf-8")
-            traced["closure"] = _closure(unit, suite, traced["read"])
+            traced["source_hash"] = _source_hash(unit, suite, traced["read"])
             codes = sorted(cubin.read(made / file, unit.arch).code for file in traced["kernels"].values())
             traced["code"] = hashlib.sha256(" ".join(codes).encode()).hexdigest()
         traced = {"compiler": f"{self.name} {self.version}", **traced, "files": _files(made)}
@@ -300,7 +300,7 @@ def _recorded(unit: _Unit, made: Path) -> dict[str, Any]:
     return {"compiler": "recorded", "kernels": kernels, "shapes": shapes, "read": read}
 
 
-def _closure(unit: _Unit, suite: Suite, read: Mapping[str, str]) -> str:
+def _source_hash(unit: _Unit, suite: Suite, read: Mapping[str, str]) -> str:
     """Hash of the comment-stripped source and the config; the same on every machine."""
     texts = []
     for file, content in sorted(read.items()):
@@ -325,7 +325,7 @@ def _artifact(unit: _Unit, seconds: float | None) -> Artifact:
         variant=name,
         arch=arch,
         status="ok",
-        closure=traced["closure"],
+        source_hash=traced["source_hash"],
         code=traced["code"],
         flags=(traced["compiler"], *(f"{k}={v}" for k, v in unit.variant.config.items())),
         cubins={kernel: str(folder / file) for kernel, file in traced["kernels"].items()},

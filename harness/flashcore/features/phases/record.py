@@ -36,7 +36,7 @@ class Recording(NamedTuple):
     gpu: str
     line: Timeline
     call_us: float
-    regime: str
+    mode: str
     times: list[tuple[float, ...]]
 
 

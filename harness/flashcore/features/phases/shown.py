@@ -64,7 +64,7 @@ def notes(recording: Recording) -> list[str]:
     marked, plain = (significant(statistics.median(times)) for times in recording.times)
     dropped = f"{line.dropped:,} later phases had no place and are missing (raise --events)"
     return [
-        f"overhead: {marked} µs with markers, {plain} µs without ({recording.regime.replace('_', ' ')}): "
+        f"overhead: {marked} µs with markers, {plain} µs without ({recording.mode.replace('_', ' ')}): "
         f"{slower.value:.3f} times as long {bracketed(slower.low, slower.high)}. These times are no results",
         f"clock: clock64 of each SM, {line.ghz:.3f} cycles per ns by globaltimer, which places SMs against each other "
         "to within one of its steps; the compiler may move arithmetic over a marker",

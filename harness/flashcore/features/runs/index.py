@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 NAME = "index.sqlite"
-_VERSION = 5  # of the tables: another one is read again
+_VERSION = 6  # of the tables: another one is read again
 _TABLES = """
 CREATE TABLE runs (key INTEGER PRIMARY KEY, folder TEXT, name TEXT, id TEXT, created TEXT, suite TEXT, gpu TEXT,
   variants INT, checked INT, timed INT, profiled INT, command TEXT, place TEXT, host TEXT, uuid TEXT, driver TEXT,
   limits TEXT, nvcc TEXT, "commit" TEXT, dirty INT, UNIQUE (folder, name));
 CREATE TABLE cases (key INTEGER PRIMARY KEY, variant TEXT, shape TEXT, UNIQUE (variant, shape));
 CREATE TABLE names (key INTEGER PRIMARY KEY, name TEXT UNIQUE);
-CREATE TABLE code (run INT, "case" INT, code TEXT, reference INT, params TEXT, regime TEXT, uuid TEXT,
+CREATE TABLE code (run INT, "case" INT, code TEXT, reference INT, params TEXT, mode TEXT, uuid TEXT,
   PRIMARY KEY (run, "case"))
   WITHOUT ROWID;
 CREATE TABLE facts ("case" INT, name INT, run INT, value REAL, PRIMARY KEY ("case", name, run)) WITHOUT ROWID;
@@ -44,7 +44,7 @@ _KEY = "(SELECT key FROM names WHERE name = ?{fact})"
 class Point(NamedTuple):
     """One fact of one case in one run. ``code`` is the hash of the machine code with its launches, or of a reference's
     file; ``clock`` in MHz and ``temperature`` in °C were measured while the case was timed; ``limits`` are power and
-    clocks of the GPU; ``dirty``: the tree differed from ``commit``; ``regime``: the timing mode of its shape's rank."""
+    clocks of the GPU; ``dirty``: the tree differed from ``commit``; ``mode``: the timing mode of its shape's rank."""
 
     run: str
     suite: str
@@ -52,7 +52,7 @@ class Point(NamedTuple):
     variant: str
     shape: str
     params: str
-    regime: str
+    mode: str
     value: float
     code: str
     reference: bool
@@ -156,7 +156,7 @@ class Index:
                     key,
                     case(v, s),
                     code["code"],
-                    code["peer"],
+                    code["is_reference"],
                     json.dumps(shapes[s]["params"], sort_keys=True),
                     shapes[s]["rank_by"],
                     shared.get((v, s)),
@@ -178,7 +178,7 @@ class Index:
     def points(self, fact: str, variant: str | None = None, shape: str | None = None) -> list[Point]:
         """A fact of all cases, or of those of a variant on a shape, oldest run first."""
         rows = self._base.execute(
-            f"""SELECT r.id, r.suite, r.gpu, c.variant, c.shape, k.params, coalesce(k.regime, ''), f.value,
+            f"""SELECT r.id, r.suite, r.gpu, c.variant, c.shape, k.params, coalesce(k.mode, ''), f.value,
               coalesce(k.code, ''), k.reference,
               coalesce(k.uuid, r.uuid), r.driver, r.limits, r.nvcc, r."commit", r.dirty, clock.value, heat.value
             FROM cases c CROSS JOIN facts f ON f."case" = c.key AND f.name = {_KEY.format(fact=1)}

@@ -46,7 +46,7 @@ def of_times(time: Duration) -> Content:
         time.names[role] or time.other(role): {"value": ratio.value, "low": ratio.low, "high": ratio.high}
         for role, ratio in time.over.items()
     }
-    data = {"us": time.us, "regime": time.mode, "samples": len(time.samples), "against": against}
+    data = {"us": time.us, "mode": time.mode, "samples": len(time.samples), "against": against}
     return Content("ok", lines, data)
 
 

@@ -52,7 +52,7 @@
     // --- order: each row's rank in a column, computed once; rows without a value stay last ---
     places(key) {
       if (this.ranks[key]) return this.ranks[key];
-      const of = { verdict: ["status", (s) => this.rank[s]], "limit-on": ["budget", (b) => b[0]], promised: ["budget", (b) => b[2]],
+      const of = { verdict: ["status", (s) => this.rank[s]], "limit-on": ["budget", (b) => b[0]], limited: ["budget", (b) => b[2]],
         headroom: [key, (text) => text && parseFloat(text.replaceAll(",", "").replace("−", "-").replace("<1", ".5"))], "reason-or-source": ["reason", (r) => r || null] };
       const [column, take] = of[key] ?? [key, (v) => v];
       const values = this[column].values.map((v) => take(v) ?? null);

@@ -168,14 +168,14 @@
 
   // --- the menu of variants: from a separate file, since it is the same on every page ---
   const menu = document.getElementById("variants");
-  for (const [name, peer] of (menu && window.variants) || []) {
+  for (const [name, reference] of (menu && window.variants) || []) {
     const item = document.createElement("li");
     const link = document.createElement("a");
     const { up, here } = menu.parentElement.dataset;
     link.href = `${up}variant/${name}.html`;
     link.textContent = name;
     if (here === `variant/${name}`) link.setAttribute("aria-current", "page");
-    item.append(link, peer ? " (reference)" : "");
+    item.append(link, reference ? " (reference)" : "");
     menu.append(item);
   }
 

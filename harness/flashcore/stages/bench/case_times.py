@@ -1,7 +1,7 @@
 """Times cases so that they can be compared, and turns the times into facts: the parent's side.
 
 One child process (:mod:`flashcore.stages.bench.child`) times one shape at a time. All variants take turns, round by
-round, so that drift affects them equally, in three regimes and eagerly (:mod:`flashcore.stages.bench.timing`). A
+round, so that drift affects them equally, in three timing modes and eagerly (:mod:`flashcore.stages.bench.timing`). A
 variant whose setup fails is excluded and reported. If a variant crashes the process, the journal identifies it, and the
 shape is timed again without it. Ratios are of medians, with bootstrap intervals over rounds
 (:mod:`flashcore.model.intervals`).
@@ -44,7 +44,7 @@ from flashcore.model.causes import (
 from flashcore.model.groups import grouped
 from flashcore.model.intervals import of_samples, ratio, tflops
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult
-from flashcore.model.suite import REGIMES
+from flashcore.model.suite import TIMING_MODES
 from flashcore.runner.journal import Result, Task
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.process import Program
@@ -237,9 +237,9 @@ def _samples(result: Result, cases: Sequence[KernelCall]) -> dict[TimeKey, tuple
 
 def _group_facts(timed: Sequence[Measured], baseline: str) -> Iterator[Fact]:
     """The facts of one shape's cases."""
-    regime = timed[0].case.rank_by
-    ranked = {one.case.variant: one for one in timed if one.times.samples.get(regime) and not one.doubt(regime)}
-    medians = {variant: statistics.median(one.times.samples[regime]) for variant, one in ranked.items()}
+    rank_by = timed[0].case.rank_by
+    ranked = {one.case.variant: one for one in timed if one.times.samples.get(rank_by) and not one.doubt(rank_by)}
+    medians = {variant: statistics.median(one.times.samples[rank_by]) for variant, one in ranked.items()}
     libraries = [variant for variant, one in ranked.items() if one.case.is_reference]
     fastest = min(libraries, key=medians.__getitem__, default=None)
     for one in timed:
@@ -248,16 +248,16 @@ def _group_facts(timed: Sequence[Measured], baseline: str) -> Iterator[Fact]:
             yield from _unless(one.doubt(mode), _mode_facts(one, mode))
         if "back_to_back" in times.samples:
             yield _fact(case, "launches_per_sample", times.launches, f"calls in one graph replay, {one.shape.clock}")
-        doubt = one.doubt(regime) if regime in times.samples else None
+        doubt = one.doubt(rank_by) if rank_by in times.samples else None
         for name, other, lacking in (
             ("speedup_vs_baseline", ranked.get(baseline), REFERENCE_NOT_TIMED(baseline)),
-            ("speedup_vs_peer", ranked.get(fastest or ""), NO_REFERENCE_TIMED()),
+            ("speedup_vs_reference", ranked.get(fastest or ""), NO_REFERENCE_TIMED()),
         ):
             yield from _ratio_facts(name, other, ranked.get(case.variant), case, doubt or lacking)
-        rank = times.samples[regime] if case.variant in ranked else None
+        rank = times.samples[rank_by] if case.variant in ranked else None
         rate = tflops(case.flop, rank) if case.flop and rank else None
-        no_rate = NO_FORMULA("flop") if rank else NOT_TIMED(regime)
-        yield from _unless(doubt, [_fact(case, "tflops", rate, f"work()['flop'] over {regime}_p50", no_rate)])
+        no_rate = NO_FORMULA("flop") if rank else NOT_TIMED(rank_by)
+        yield from _unless(doubt, [_fact(case, "tflops", rate, f"work()['flop'] over {rank_by}_p50", no_rate)])
         for name, value in times.kernel_clock.items():
             clocked = _fact(case, name, value, "one call after a back-to-back sample", source=Source.KERNEL)
             yield from _unless(one.doubt(""), [clocked])
@@ -307,7 +307,7 @@ def _mode_facts(one: Measured, mode: str) -> Iterator[Fact]:
                 # The two clocks contradict each other, so neither gives a percentile of the other's times.
                 lacking, value = BELOW_MEDIAN(count, value), None
             yield _fact(case, f"{mode}_{name}", value, note, lacking)
-    if mode in REGIMES:
+    if mode in TIMING_MODES:
         how = "an empty kernel, timed in the same rounds; not subtracted"
         yield _fact(case, f"{mode}_launch_floor", one.floor(mode), how, NOT_TIMED(mode))
 

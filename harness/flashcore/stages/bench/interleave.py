@@ -138,9 +138,9 @@ def sample(
 
 
 def distributions(
-    ready: Mapping[str, Timed], regime: str, rule: StopRule, turns: Turns, most: Mapping[str, int]
+    ready: Mapping[str, Timed], mode: str, rule: StopRule, turns: Turns, most: Mapping[str, int]
 ) -> dict[str, list[float]]:
-    """Times of single calls in a regime (us), ``most`` per label. If these do not fit half of the rule's
+    """Times of single calls in a mode (us), ``most`` per label. If these do not fit half of the rule's
     ``slow_seconds``: as many as a 90th percentile needs, and fewer for slow calls.
 
     The time between events around each call, minus the median of empty event pairs, which are timed in between.
@@ -148,7 +148,7 @@ def distributions(
     by_label: dict[str, list[float]] = {label: [] for label in ready}
     limit = rule.slow_seconds / 2
     for label in filter(most.get, ready):
-        turns.announce(f"{regime} calls", label)
+        turns.announce(f"{mode} calls", label)
         start = time.monotonic()
         calls: list[float] = []
         empty: list[float] = []
@@ -158,8 +158,8 @@ def distributions(
             if turn and (count >= most[label] or not fits):
                 break
             if turn % _TURNS_PER_EMPTY == 0:
-                empty += ready[label].each(regime, calls=False)
-            calls += ready[label].each(regime, first=not turn)  # no other label's calls come between
+                empty += ready[label].each(mode, calls=False)
+            calls += ready[label].each(mode, first=not turn)  # no other label's calls come between
         offset = statistics.median(empty)
         by_label[label] = [x - offset for x in calls[: most[label]]]
         turns.spent[label] += time.monotonic() - start

@@ -19,7 +19,7 @@ class CaseTimes:
 
     Args:
         samples: mode → samples, us per call.
-        calls: regime → times of single calls, for the latency regimes.
+        calls: mode → times of single calls, in the modes that time them.
         kernel_clock: facts that the kernel measured itself.
         kernels, copies: per call, the fewest in any captured graph; ``None`` if nothing is captured.
         launches, eager_calls: calls per back-to-back and per eager sample.

@@ -1,4 +1,4 @@
-"""Times one call in three regimes and eagerly. Used only by the timing child processes.
+"""Times one call in three timing modes and eagerly. Used only by the timing child processes.
 
 - back_to_back: the time between two events around one CUDA graph of N calls, over N. A warm-up just before brings the
   inputs into L2. Programmatic launches overlap, so this is a throughput.
@@ -12,7 +12,7 @@
 A call that writes its inputs has separate tensors at each position of a sample. They are rewritten right before the
 sample, untimed, so that every timed call starts from the same content. See :class:`Restored`.
 
-In the three regimes the device is kept busy while the host enqueues, so that the times contain no host launch.
+In the three timing modes the device is kept busy while the host enqueues, so that the times contain no host launch.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Timer:
 
     @functools.cached_property
     def empty(self) -> Timed:
-        """An empty launch: the floor of every regime."""
+        """An empty launch: the floor of every mode."""
         return self.prepare([lambda: self.spin(0)])
 
     def spin(self, cycles: int, blocks: int = 1) -> None:
@@ -194,11 +194,11 @@ class Timer:
         """us between the events of each of the first ``count`` pairs."""
         return [self.driver.elapsed_us(*pair) for pair in self.events[:count]]
 
-    def spaced(self, regime: str, count: int, call: Callable[[int], Any], *, events: bool = False) -> Captured:
+    def spaced(self, mode: str, count: int, call: Callable[[int], Any], *, events: bool = False) -> Captured:
         """A graph of ``count`` spacers, each followed by a call."""
 
         def enqueue(i: int) -> None:
-            if regime == "cold":
+            if mode == "cold":
                 self.flush(i + 2)
             self.spin(SPACER_CYCLES, self.sms)
             if events:
@@ -209,10 +209,10 @@ class Timer:
 
         return self.capture(enqueue, count)
 
-    def spacers(self, regime: str, count: int, *, events: bool) -> Captured:
+    def spacers(self, mode: str, count: int, *, events: bool) -> Captured:
         """:meth:`spaced` without calls, captured once."""
-        if (key := (regime, count, events)) not in self._spacers:
-            self._spacers[key] = self.spaced(regime, count, lambda i: None, events=events)
+        if (key := (mode, count, events)) not in self._spacers:
+            self._spacers[key] = self.spaced(mode, count, lambda i: None, events=events)
         return self._spacers[key]
 
 
@@ -307,47 +307,47 @@ class Timed:
         us = self._timer.between(calls)
         return (us + self._timer.left(us)) / self.eager_calls
 
-    def each(self, regime: str, *, calls: bool = True, first: bool = True) -> list[float]:
+    def each(self, mode: str, *, calls: bool = True, first: bool = True) -> list[float]:
         """us between events around each of some calls, or between as many empty pairs. ``first``: the calls' tensors
         may not be in L2."""
-        count = self._count(regime, events=True)
-        spacers = self._timer.spacers(regime, count, events=True)
-        graph, _ = self._pair(regime, events=True) if calls else spacers
-        if first or regime == "cold":
-            self._ready(regime, count)
+        count = self._count(mode, events=True)
+        spacers = self._timer.spacers(mode, count, events=True)
+        graph, _ = self._pair(mode, events=True) if calls else spacers
+        if first or mode == "cold":
+            self._ready(mode, count)
         if calls:
             self._begin(count)
         self._timer.between(graph.replay, cover=_LONG_COVER_CLOCKS)
         return self._timer.elapsed(count)
 
-    def _difference(self, regime: str) -> float:
-        count, graphs = self._count(regime), self._pair(regime, events=False)
-        self._ready(regime, count)
+    def _difference(self, mode: str) -> float:
+        count, graphs = self._count(mode), self._pair(mode, events=False)
+        self._ready(mode, count)
         self._begin(count)
         us, alone = (self._timer.between(graph.replay, cover=_LONG_COVER_CLOCKS) for graph in graphs)
         # A disturbance can make the spacers alone take longer than those with calls.
         return max((us - alone) / count, _RESOLUTION)
 
-    def _count(self, regime: str, *, events: bool = False) -> int:
+    def _count(self, mode: str, *, events: bool = False) -> int:
         fewest = _FEWEST_EVENTS if self._call_us < _LONG_CALL else _LONG_EVENTS
-        count = min(_EVENTS, max(fewest, self.launches)) if events else min(_SPACED[regime], self.launches)
+        count = min(_EVENTS, max(fewest, self.launches)) if events else min(_SPACED[mode], self.launches)
         if self._restored is None:
             return count
-        return min(count, self._restored.resident if regime == "isolated" else len(self._calls))
+        return min(count, self._restored.resident if mode == "isolated" else len(self._calls))
 
-    def _pair(self, regime: str, *, events: bool) -> tuple[Any, Any]:
+    def _pair(self, mode: str, *, events: bool) -> tuple[Any, Any]:
         """The graphs of spacers with calls and of spacers alone."""
-        key, count = (regime, events), self._count(regime, events=events)
-        alone, spacers = self._timer.spacers(regime, count, events=events)
+        key, count = (mode, events), self._count(mode, events=events)
+        alone, spacers = self._timer.spacers(mode, count, events=events)
         if key not in self._spaced:
-            self._spaced[key], nodes = self._timer.spaced(regime, count, self._call, events=events)
+            self._spaced[key], nodes = self._timer.spaced(mode, count, self._call, events=events)
             self._count_nodes(nodes, count, spacers)
             if not events:
-                self._answers[regime] = self._answer
+                self._answers[mode] = self._answer
         return self._spaced[key], alone
 
-    def _ready(self, regime: str, calls: int) -> None:
-        if regime == "cold":
+    def _ready(self, mode: str, calls: int) -> None:
+        if mode == "cold":
             self._timer.driver.ask("cuCtxResetPersistingL2Cache")  # to normal
         else:
             self._warm(calls)

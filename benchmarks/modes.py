@@ -1,4 +1,4 @@
-"""The timing modes on kernels of known duration: ``python -m benchmarks.regimes`` (needs a GPU of sm_90 or newer).
+"""The timing modes on kernels of known duration: ``python -m benchmarks.modes`` (needs a GPU of sm_90 or newer).
 
 Kernels of a known length are timed as the bench stage times variants, in the same rounds: plain ones that spin, each
 twice, and their programmatic twins, which spin as long but let the kernel after them start early. Accepted is:
@@ -34,7 +34,7 @@ BLOCKS = 128
 SLOPE, TWIN_US, SAME = 0.01, 0.05, 0.01
 #: Medians of one kernel differ by up to this much: A/A of 1,000 cycles gives 2 to 6 ns on an H200.
 REPEATS_US = 0.01
-REGIMES = ("isolated", "back_to_back", "cold")
+TIMING_MODES = ("isolated", "back_to_back", "cold")
 
 #: Spins `cycles` in all; from `early` on the next kernel may start, and what came before is waited for.
 _TWIN = b"""
@@ -105,7 +105,7 @@ class _Twin:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Samples of every kernel in every regime, and the clock meanwhile."""
+    """Samples of every kernel in every mode, and the clock meanwhile."""
     gpu = Gpu.find()
     if gpu is None or gpu.capability < (9, 0):
         raise CapabilityError("no GPU that launches programmatically (sm_90)", "run it on a machine with one")
@@ -118,7 +118,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     rule = StopRule(least=options.samples, most=options.samples)
     watch = Watch("cuda")
     turns = Turns(watch, lambda *_: None)
-    samples = {r: sample(ready, r, rule, turns) for r in REGIMES}
+    samples = {r: sample(ready, r, rule, turns) for r in TIMING_MODES}
     most = dict.fromkeys(ready, StopRule().most)
     calls = distributions(ready, "isolated", StopRule(), turns, most)
     versions = (gpu.name, f"driver {gpu.driver}", f"torch {toolchain.version_of('torch')}")
@@ -154,11 +154,11 @@ def verdict(results: raw.Results) -> int:
 
 
 def table(results: raw.Results) -> list[str]:
-    """Medians of every regime, percentiles of single calls, and what is accepted."""
-    lines = [f"machine: {results['machine']}", "", f"{'kernel':16}" + "".join(f"{r + ' us':>18}" for r in REGIMES)]
+    """Medians of every mode, percentiles of single calls, and what is accepted."""
+    lines = [f"machine: {results['machine']}", "", f"{'kernel':16}" + "".join(f"{r + ' us':>18}" for r in TIMING_MODES)]
     lines[-1] += f"{'p90 of calls':>14}{'p99':>10}"
     for name in results["kernels"]:
-        medians = (statistics.median(results["samples"][r][name]) for r in REGIMES)
+        medians = (statistics.median(results["samples"][r][name]) for r in TIMING_MODES)
         tail = percentiles(results["isolated_calls"][name])
         lines.append(f"{name:16}" + "".join(f"{m:18.3f}" for m in medians))
         lines[-1] += "".join(
@@ -170,9 +170,7 @@ def table(results: raw.Results) -> list[str]:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--samples", type=int, default=200, metavar="N", help="of each kernel and regime (default: 200)"
-    )
+    parser.add_argument("--samples", type=int, default=200, metavar="N", help="of each kernel and mode (default: 200)")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
