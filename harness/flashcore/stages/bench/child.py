@@ -1,4 +1,11 @@
-"""The child process of bench: sets up the cases of a shape and times them in turns in each mode."""
+"""The process that times calls: sets up the cases of a shape and times them in turns in each mode.
+
+A task's payload has the ``cases``, the ``device``, the ``modes``, the ``rule`` by which a case has enough samples, and
+the ``race``. The cases of bench are labeled by their variants. ``bench --against`` times builds of one variant: it
+gives ``labels``, says which is the ``lead``, whose problem makes the inputs, and how many consecutive cases are
+``together``: they fail together, and a sample of each has as many calls as the first one's. With ``only_samples`` there
+are no single calls, no empty launches and no answers.
+"""
 
 from __future__ import annotations
 
@@ -40,88 +47,127 @@ def perform(task: Task, log: Journal, choose: Choose | None = None) -> dict[str,
 
 
 def _timed(task: Task, log: Journal, choose: Choose | None) -> ShapeTimes:
-    payload = task.payload
-    device = payload["device"]
-    rule = StopRule(**payload["rule"])
-    cases = [KernelCall.from_json(c) for c in payload["cases"]]
-    problem = load_problem(cases[0].root, cases[0].problem_file)
-    make_inputs_once(problem)  # the references need the timed inputs too
-    timer = timer_for(device)
-    sets = Sets(timer, cases[0], problem, device)
-    callers: dict[str, Caller] = {}
-    ready: dict[str, Timed] = {}
-    # Variants that hung on an earlier shape: wait for a time limit only once.
-    hung = hung_before(log.path.parent)
-    failed: dict[str, Cause] = {case.variant: hung[case.variant] for case in cases if case.variant in hung}
-    left: Sequence[KernelCall] = [case for case in cases if case.variant not in failed]
-    rank, references = cases[0].rank_by, [c.variant for c in cases if c.is_reference]
-    race = Race(rank, **payload["race"], references=references)
-    if choose:
-        left, rule, race = choose(left, sets)
+    shape = _Shape(task, log)
+    shape.set_up(choose)
+    rank = shape.rank
+    for mode in sorted(task.payload["modes"], key=lambda mode: mode != rank):
+        shape.time(mode)
+    return shape.times()
+
+
+class _Shape:
+    """The cases of one shape, by their labels.
+
+    Attributes:
+        rank: the mode that ranks.
+        failed: label → why the case has no times, or void ones.
+    """
+
+    def __init__(self, task: Task, log: Journal) -> None:
+        payload, self._task, self._log = task.payload, task.name, log
+        self._device = payload["device"]
+        cases = [KernelCall.from_json(c) for c in payload["cases"]]
+        labels, together = payload.get("labels") or [c.variant for c in cases], payload.get("together", 1)
+        self._only_samples = payload.get("only_samples", False)
+        self._groups = {label: labels[i - i % together :][:together] for i, label in enumerate(labels)}
+        lead = cases[payload.get("lead", 0)]
+        self._problem = load_problem(lead.root, lead.problem_file)
+        make_inputs_once(self._problem)  # the references need the timed inputs too
+        self._timer = timer_for(self._device)
+        self._sets = Sets(self._timer, lead, self._problem, self._device)
+        # Variants that hung on an earlier shape: wait for a time limit only once.
+        hung = hung_before(log.path.parent)
+        self.failed: dict[str, Cause] = {label: hung[label] for label in labels if label in hung}
+        self._cases = {label: case for label, case in zip(labels, cases, strict=True) if label not in hung}
+        self.rank = lead.rank_by
+        self._rule = StopRule(**payload["rule"])
+        self._race = Race(self.rank, **payload["race"], references=[c.variant for c in cases if c.is_reference])
+        self._watch = Watch(self._device)
+        self._spent: dict[str, float] = defaultdict(float)
+        self._callers: dict[str, Caller] = {}
+        self._ready: dict[str, Timed] = {}
+        self._samples: dict[str, dict[str, list[float]]] = {}
+        self._calls: dict[str, dict[str, list[float]]] = {}
+        self._stopped: dict[str, list[str]] = defaultdict(list)
+
+    def _is_out(self, label: str) -> bool:
+        return not self.failed.keys().isdisjoint(self._groups[label])
 
     @contextlib.contextmanager
-    def excluding(what: str, variant: str) -> Iterator[None]:
-        """A step whose error fails this variant, and leaves the others' calls as they are."""
-        log.step(task.name, what, variant)
+    def _excluding(self, what: str, label: str) -> Iterator[None]:
+        """A step whose error fails this case, and leaves the others' calls as they are."""
+        self._log.step(self._task, what, label)
         try:
             yield
         except Exception as error:
-            if is_poisoned(device):
+            if is_poisoned(self._device):
                 raise
-            failed[variant] = raised(error)
+            self.failed[label] = raised(error)
 
-    for case in left:
-        with excluding("set up", case.variant):
-            callers[case.variant] = Caller(case, problem, device)
-            ready[case.variant] = sets.prepare(timer, callers[case.variant])
-    watch = Watch(device)
-    samples: dict[str, dict[str, list[float]]] = {}
-    calls: dict[str, dict[str, list[float]]] = {}
-    turns = Turns(watch, functools.partial(log.step, task.name), race)
-    stopped: dict[str, list[str]] = defaultdict(list)
-    for mode in sorted(payload["modes"], key=lambda mode: mode != rank):
+    def set_up(self, choose: Choose | None) -> None:
+        """Loads the cases and captures their calls."""
+        if choose:
+            chosen, self._rule, self._race = choose([*self._cases.values()], self._sets)
+            self._cases = {case.variant: case for case in chosen}
+        for label, case in self._cases.items():
+            if not self._is_out(label):
+                with self._excluding("set up", label):
+                    caller = self._callers[label] = Caller(case, self._problem, self._device)
+                    first = self._ready.get(self._groups[label][0])
+                    self._ready[label] = self._sets.prepare(self._timer, caller, first.launches if first else None)
+
+    def time(self, mode: str) -> None:
+        """Times all cases in one mode, in turns; at its end, checks what a call of each writes."""
         # The mode that ranks gets the full time. The others get half the time and twice the noise, since slow calls
         # take the same time in all modes. Eager calls get a quarter of the time and five times the noise: the host's.
-        share, noise = (1, 1) if mode == rank else (4, 5) if mode == "eager" else (2, 2)
-        slow = rule.slow_seconds / min(share, 2)
-        mode_rule = replace(rule, slow_seconds=slow, seconds=rule.seconds / share, noise=noise * rule.noise)
-        timed = {variant: one for variant, one in ready.items() if variant not in failed}
-        fillers = {} if mode == "eager" else {_EMPTY: timer.empty}
-        samples[mode] = sample(timed | fillers, mode, mode_rule, turns, fillers.keys())
-        for variant in race.short(mode):
-            stopped[variant].append(mode)
-        if mode in ("isolated", "cold"):  # in the other modes a sample is the mean of many calls
-            limits = {variant: race.calls(mode, variant, mode_rule.most) for variant in timed}
-            calls[mode] = distributions(timed, mode, mode_rule, turns, limits)
-        sets.renew()
-        for variant, one in timed.items():
-            with excluding(mode, variant):
-                samples[mode][variant][-1], wrong = last_sample(mode, callers[variant], sets, one)
-                if wrong:
-                    failed[variant] = wrong
-    variants: dict[str, CaseTimes] = {}
-    for variant, one in ready.items():
-        log.step(task.name, "kernel clock", variant)
-        kernel_clock = {} if variant in failed else _kernel_clock(callers[variant], sets.inputs[0], one)
-        variants[variant] = CaseTimes(
-            samples=_series(samples, variant),
-            calls=_series(calls, variant),
-            kernel_clock=kernel_clock,
-            kernels=one.kernels,
-            copies=one.copies,
-            launches=one.launches,
-            eager_calls=one.eager_calls,
-            seconds=round(turns.spent[variant], 3),
-            stopped=stopped[variant],
+        share, noise = (1, 1) if mode == self.rank else (4, 5) if mode == "eager" else (2, 2)
+        slow = self._rule.slow_seconds / min(share, 2)
+        rule = replace(
+            self._rule, slow_seconds=slow, seconds=self._rule.seconds / share, noise=noise * self._rule.noise
         )
-    return ShapeTimes(
-        variants=variants,
-        failed=failed,
-        empty=_series(samples, _EMPTY),
-        clock=timer.clock,
-        doubt=timer.doubt,
-        state=watch.seen,
-    )
+        turns = Turns(self._watch, functools.partial(self._log.step, self._task), self._race, self._spent)
+        timed = {label: one for label, one in self._ready.items() if not self._is_out(label)}
+        fillers = {} if mode == "eager" or self._only_samples else {_EMPTY: self._timer.empty}
+        samples = self._samples[mode] = sample(timed | fillers, mode, rule, turns, fillers.keys())
+        for label in self._race.short(mode):
+            self._stopped[label].append(mode)
+        if self._only_samples:
+            return
+        if mode in ("isolated", "cold"):  # in the other modes a sample is the mean of many calls
+            most = {label: self._race.calls(mode, label, rule.most) for label in timed}
+            self._calls[mode] = distributions(timed, mode, rule, turns, most)
+        self._sets.renew()
+        for label, one in timed.items():
+            with self._excluding(mode, label):
+                samples[label][-1], wrong = last_sample(mode, self._callers[label], self._sets, one)
+                if wrong:
+                    self.failed[label] = wrong
+
+    def times(self) -> ShapeTimes:
+        """All that was measured."""
+        return ShapeTimes(
+            variants={label: self._times(label, one) for label, one in self._ready.items()},
+            failed=self.failed,
+            empty=_series(self._samples, _EMPTY),
+            clock=self._timer.clock,
+            doubt=self._timer.doubt,
+            state=self._watch.seen,
+        )
+
+    def _times(self, label: str, timed: Timed) -> CaseTimes:
+        self._log.step(self._task, "kernel clock", label)
+        is_clocked = not (self._only_samples or label in self.failed)
+        return CaseTimes(
+            samples=_series(self._samples, label),
+            calls=_series(self._calls, label),
+            kernel_clock=_kernel_clock(self._callers[label], self._sets.inputs[0], timed) if is_clocked else {},
+            kernels=timed.kernels,
+            copies=timed.copies,
+            launches=timed.launches,
+            eager_calls=timed.eager_calls,
+            seconds=round(self._spent[label], 3),
+            stopped=self._stopped[label],
+        )
 
 
 def _series(by_mode: Mapping[str, Mapping[str, Sequence[float]]], label: str) -> dict[str, list[float]]:

@@ -1,38 +1,35 @@
 """Times two builds, and the first one a second time, alternately in several processes.
 
 The layout of code and memory differs between processes, and rounds within one process do not average it out: each
-repetition is a process. It loads every case's three builds and times them alternately, round by round. The order of
-loading, of the builds and of the cases changes from process to process. The journal names a build that fails; its case
-is then left out, and the others continue.
-
-Run as ``python -m flashcore.stages.bench.time_pairs TASKFILE JOURNAL``, this module is that process.
+repetition is a process of :mod:`flashcore.stages.bench.child`. It loads every case's three builds and times them
+alternately, round by round. The order of loading, of the builds and of the cases changes from process to process. The
+journal names a build that fails; its case is then left out, and the others continue.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from flashcore.machine import python_process
+from flashcore.model.cause import cause_text
 from flashcore.model.decide import Process
 from flashcore.model.files import make_folder, write_atomically
 from flashcore.model.groups import grouped
 from flashcore.runner import journal
-from flashcore.runner.kernel_call import Caller, KernelCall, Operator, is_poisoned, serve
-from flashcore.runner.problem_file import load_problem
+from flashcore.runner.kernel_call import KernelCall, Operator
 from flashcore.runner.process import Limits, Program
 from flashcore.runner.queue import Pool
-from flashcore.stages.bench.interleave import Turns, Watch, release, sample
-from flashcore.stages.bench.rotation import Rotation
+from flashcore.stages.bench import case_times
+from flashcore.stages.bench.message import ShapeTimes
 from flashcore.stages.bench.statistics import StopRule
-from flashcore.stages.bench.timing import Timed, rotated, timer_for
+from flashcore.stages.bench.timing import rotated
 
-TARGET = python_process.child("flashcore.stages.bench.time_pairs")
 Side = Literal["before", "after", "again"]
 SIDES: tuple[Side, ...] = ("before", "after", "again")
 #: Calls of many ms get fewer rounds: the seconds for each build, and the least number of rounds.
@@ -48,8 +45,9 @@ class Contest(NamedTuple):
     after: KernelCall
     again: KernelCall
 
-    def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, **{side: getattr(self, side).to_json() for side in SIDES}}
+    def label(self, side: Side) -> str:
+        """One of the three builds, in the messages of the process that times it."""
+        return f"{self.name}@{side}"
 
     @classmethod
     def of(cls, name: str, before: KernelCall, after: KernelCall, folder: Path) -> Contest:
@@ -139,7 +137,7 @@ def run(
         FlashcoreError: a journal cannot be written.
     """
     timings = Timings(times={c.name: [] for c in contests})
-    program = Program(command=TARGET, limits=Limits(time_limit=time_limit, batch=len(contests)))
+    program = Program(command=case_times.TARGET, limits=Limits(time_limit=time_limit, batch=len(contests)))
     for process in range(processes):
         if enough() or len(timings.lost) == len(contests):
             break
@@ -160,31 +158,39 @@ def _repetition(
 ) -> None:
     """One process times every shape, a task each; after a build crashed it, a shape is timed again without that
     build."""
-    attempts = dict.fromkeys((c.after.shape for c in contests), 0)
-    while True:
-        rest = (c for c in contests if c.after.shape in attempts and c.name not in timings.lost)
-        if not (left := grouped((c.after.shape, c) for c in rest)):
+    left = grouped((c.after.shape, c) for c in contests if c.name not in timings.lost)
+    for attempt in itertools.count():
+        if not left:
             return
+        # Another attempt is another task, so that a continued run repeats the same steps.
         tasks = [
-            # Another attempt is another task, so that a continued run repeats the same steps.
-            journal.Task(
-                shape if attempts[shape] == 0 else f"{shape}~{attempts[shape]}",
-                {"contests": [c.to_json() for c in here], **payload},
-            )
+            journal.Task(f"{shape}~{attempt}" if attempt else shape, _asked(here, payload))
             for shape, here in left.items()
         ]
         results = perform(tasks)
-        for (shape, here), result in zip(left.items(), results, strict=True):
-            if result.status == "failed" or result.data is None:
+        for here, result in zip(left.values(), results, strict=True):
+            if result.data is None:
                 _blame(result, here, timings)
-                attempts[shape] += 1
-                continue
-            for name, (side, reason) in result.data["failed"].items():
-                timings.lost.setdefault(name, Lost(side, reason))
-            for name, times in result.data["times"].items():
-                timings.times[name].append(Times(*(tuple(times[side]) for side in SIDES)))
-            timings.throttle.update(result.data["throttle"])
-            del attempts[shape]
+            else:
+                _settle(ShapeTimes.from_json(result.data), here, timings)
+        left = {
+            shape: rest
+            for (shape, here), result in zip(left.items(), results, strict=True)
+            if result.data is None and (rest := [c for c in here if c.name not in timings.lost])
+        }
+
+
+def _settle(shape: ShapeTimes, contests: Sequence[Contest], timings: Timings) -> None:
+    """Adds the times of a shape's contests, or why they have none."""
+    for contest in contests:
+        sides = {side: contest.label(side) for side in SIDES}
+        failed = next((side for side, label in sides.items() if label in shape.failed), None)
+        if failed:
+            timings.lost.setdefault(contest.name, Lost(failed, cause_text(shape.failed[sides[failed]])))
+        else:
+            samples = [shape.variants[label].samples[contest.after.rank_by] for label in sides.values()]
+            timings.times[contest.name].append(Times(*(tuple(x[: min(map(len, samples))]) for x in samples)))
+    timings.throttle.update(shape.state.get("throttle", ()))
 
 
 def _blame(result: journal.Result, contests: Sequence[Contest], timings: Timings) -> None:
@@ -194,57 +200,25 @@ def _blame(result: journal.Result, contests: Sequence[Contest], timings: Timings
         timings.lost[contest.name] = Lost(side if contest.name == name else "", result.reason)
 
 
-# --- the child ----------------------------------------------------------------------------------
-
-
 def order(process: int) -> list[Side]:
     """The order of the three builds in a process: in three processes each of them is once in each place, and the next
     three use the reverse orders."""
     return rotated(SIDES if process // 3 % 2 == 0 else SIDES[::-1], process)
 
 
-def _perform(task: journal.Task, log: journal.Journal) -> dict[str, Any]:
-    """Times the contests of one shape."""
-    payload = task.payload
-    device, process = payload["device"], payload["process"]
-    contests = {c["name"]: {side: KernelCall.from_json(c[side]) for side in SIDES} for c in payload["contests"]}
-    first = next(iter(contests.values()))["after"]
-    problem = load_problem(first.root, first.problem_file)
-    timer = timer_for(device)
-    rotation = Rotation(timer, first, problem, device)
-    ready: dict[str, Timed] = {}
-    failed: dict[str, tuple[str, str]] = {}
-    for name in rotated(list(contests), process):
-        made: dict[str, Timed] = {}
-        launches = None  # calls in a sample: the first build's, so that a sample's fixed cost is the same for all
-        for side in order(process):
-            label = f"{name}@{side}"
-            log.step(task.name, "set up", label)
-            try:
-                caller = Caller(contests[name][side], problem, device)
-                made[label] = rotation.prepare(timer, caller, launches)
-            except Exception as error:
-                if is_poisoned(device):
-                    raise
-                failed[name] = (side, journal.describe(error))
-                break
-            launches = made[label].launches
-        else:
-            ready.update(made)
-    rounds = payload["rounds"]
-    rule = StopRule(rounds, rounds, slow_seconds=_SLOW_SECONDS, fewest=min(_FEWEST_ROUNDS, rounds))
-    watch = Watch(device)
-    turns = Turns(watch, lambda _, label: log.step(task.name, "timed", label))
-    samples = sample(ready, first.rank_by, rule, turns)
-    times = {}
-    for name in contests.keys() - failed.keys():
-        by_side = {side: samples[f"{name}@{side}"] for side in SIDES}
-        count = min(map(len, by_side.values()))
-        times[name] = {side: [round(x, 4) for x in values[:count]] for side, values in by_side.items()}
-    ready.clear()
-    release(device)
-    return {"times": times, "failed": failed, "throttle": watch.seen.get("throttle", [])}
-
-
-if __name__ == "__main__":
-    serve(_perform)
+def _asked(contests: Sequence[Contest], payload: Mapping[str, Any]) -> dict[str, Any]:
+    """What a process is asked about the contests of one shape; see :mod:`flashcore.stages.bench.child`."""
+    process, rounds = payload["process"], payload["rounds"]
+    builds = [(c, side) for c in rotated(list(contests), process) for side in order(process)]
+    fewest = min(_FEWEST_ROUNDS, rounds)
+    return {
+        "cases": [getattr(contest, side).to_json() for contest, side in builds],
+        "labels": [contest.label(side) for contest, side in builds],
+        "lead": builds.index((contests[0], "after")),
+        "together": len(SIDES),
+        "only_samples": True,
+        "device": payload["device"],
+        "modes": [contests[0].after.rank_by],
+        "rule": asdict(StopRule(rounds, rounds, slow_seconds=_SLOW_SECONDS, fewest=fewest)),
+        "race": {},
+    }
