@@ -23,7 +23,7 @@ from flashcore.machine import toolchain
 from flashcore.model.causes import PlanStopped
 from flashcore.model.record import Artifact
 from flashcore.model.suite import ForeignLauncher, Problem, Shape
-from tests.conftest import HOST_FAULTS, ROOT, Built, compile_one
+from tests.conftest import HOST_FAULTS, Built, compile_one
 
 _ANSWERS = shutil.ignore_patterns("plans.json")
 
@@ -106,33 +106,6 @@ def test_a_plan_that_the_machine_kills_is_asked_once_more(toy: Built, tmp_path: 
     (plan,) = launch_plan.plans(suite, [artifact], [suite.shapes["tail"]], recorder)
     assert plan.cause == (None if times == 1 else PlanStopped(-9))
     assert check.built([artifact], [plan]) is (Exit.OK if times == 1 else Exit.INCAPABLE)
-
-
-class Forging:
-    """Has the first plan answer for another and kill the process that would say otherwise."""
-
-    def recording(self, problem: Problem, shape: Shape, artifact: Artifact) -> dict[str, Any]:
-        return {"by": f"{__name__}:forging", "parent": os.getpid(), "shape": shape.name}
-
-
-def forging(library: Any, recording: dict[str, Any], dims: Any) -> dict[str, Any]:
-    if recording["shape"] == "small" and (parent := os.getppid()) != recording["parent"]:
-        answer = b'{"cause": null, "workspace": 0, "launches": []}\n'
-        Path(f"/proc/{parent}/fd/1").write_bytes(2 * answer)
-        os.kill(parent, signal.SIGKILL)
-    return launch_plan.declared(library, dims)
-
-
-def test_a_plan_answers_for_no_other(toy: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
-    variant = replace(toy.suite.variants["plain"], kind=ForeignLauncher("scale.cu"))
-    suite = replace(toy.suite, variants={"plain": variant})
-    library = shutil.copytree(Path(toy.of("plain").plan_library or "").parent, tmp_path / "unit") / "plan.so"
-    (library.with_name("plans.json")).unlink(missing_ok=True)
-    artifact = replace(toy.of("plain"), plan_library=str(library))
-    shapes = [toy.suite.shapes[name] for name in ("small", "tail")]
-    plans = launch_plan.plans(suite, [artifact], shapes, Forging())
-    assert [(type(plan.cause), len(plan.launches)) for plan in plans] == [(PlanStopped, 0), (type(None), 1)]
 
 
 def test_an_edited_plan_is_asked_again(toy: Built, tmp_path: Path) -> None:

@@ -54,7 +54,6 @@ def started(limit: float, function: Callable[[], Any]) -> Generator[Any, None, N
     with mmap.mmap(-1, _MOST_BYTES) as memory, tempfile.TemporaryFile() as output:
         until = time.monotonic() + limit
         child = os.fork()
-        memory.madvise(mmap.MADV_DONTFORK)  # processes that either starts later cannot write to it
         if child == 0:
             try:
                 os.setsid()
