@@ -40,9 +40,8 @@ from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import CaseSubject
 from flashcore.model.suite import TIMING_MODES
-from flashcore.model.text import exact, in_words, number, quantity, significant
+from flashcore.model.text import exact, in_words, number, quantity, share, significant
 from flashcore.records import store
-from flashcore.report.budget_page import percent
 from flashcore.report.case_view import QUANTILES
 from flashcore.report.variant_page import TIMES
 from tests import factory
@@ -289,7 +288,7 @@ class Trace:
         budgets = {b.name: b for b in self.record.suite.budgets}
         for v in judgement.verdicts:
             room = headroom(budgets.get(v.budget), v.value)
-            shown = of(v, percent(room or 0), f"{min(99, int(100 * (v.progress or 0)))} 100")
+            shown = of(v, share(room or 0), f"{min(99, int(100 * (v.progress or 0)))} 100")
             for key in ((v.subject.variant, v.fact), v.subject.variant, v.budget, v.fact):
                 self.verdicts[key] |= shown
         alike = Counter((v.budget, v.status, v.value, v.reason) for v in judgement.limits)

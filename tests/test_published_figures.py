@@ -15,7 +15,8 @@ from flashcore.gate.wording import summary
 from flashcore.model.case import Case
 from flashcore.model.record import CaseSubject
 from flashcore.model.suite import Shape
-from flashcore.report import budget_page, cells, overview_page, roofline_page, variant_page
+from flashcore.model.text import six_digits
+from flashcore.report import budget_page, overview_page, roofline_page, variant_page
 from flashcore.report.case_view import CaseView
 from flashcore.report.overview_page import Overview, Section
 from flashcore.report.variant_page import VariantView
@@ -162,7 +163,7 @@ def test_memory_has_a_bar_for_each_counted_path() -> None:
     bars = {bar.name: bar for bar in case("tma_split_keys", "mission").memory}
     assert bars["L2 ↔ SMs"].cell.text and "L2 → SMs" not in bars, "the sum stands in for the directions"
     assert (bars["DRAM → L2"].cell.text, bars["DRAM → L2"].cell.unit) == ("1.600", "MB")
-    assert cells.six_digits(8_224_608.0) == 8_224_608 and cells.six_digits(0.123456789) == 0.123457
+    assert six_digits(8_224_608.0) == 8_224_608 and six_digits(0.123456789) == 0.123457
 
 
 def test_waves_of_an_arch_without_a_gpu_say_why_they_are_missing() -> None:

@@ -21,7 +21,7 @@ from flashcore.explain.rows import Row
 from flashcore.model.case import Case
 from flashcore.model.groups import grouped
 from flashcore.model.record import CaseSubject, Record, Roof
-from flashcore.model.text import percentage, significant
+from flashcore.model.text import percentage, significant, whole
 
 LEVEL_NAMES = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
 #: Readable on white and on black.
@@ -201,8 +201,9 @@ class Chart:
         kernel = f" › {p.subject.kernel}" if p.subject.kernel else ""
         yield f"<b>{escape(p.subject.variant + kernel)}</b> {escape(self.labels.get(p.subject, ''))}"
         yield f"{significant(p.tflops)} TFLOP/s ({COUNTED[p.counted]}), {significant(p.time_us)} µs {p.mode}"
-        yield f"{significant(p.intensity)} FLOP/B: {p.flop:,.0f} FLOP, {p.bytes:,.0f} B" + " of the formula" * p.modeled
-        clock = f", SM at {p.clock_mhz:,.0f} MHz" if p.clock_mhz else ""
+        formula = " of the formula" * p.modeled
+        yield f"{significant(p.intensity)} FLOP/B: {whole(p.flop)} FLOP, {whole(p.bytes)} B{formula}"
+        clock = f", SM at {whole(p.clock_mhz)} MHz" if p.clock_mhz else ""
         yield f"{significant(p.gbps)} GB/s of {name(p.level)}{clock}"
         yield share_text(p)
         if p.share_of_measured is not None:
@@ -392,7 +393,7 @@ def share_text(p: Point) -> str:
     """A mark's share of its roof in words, and what is unknown about it."""
     roof, share = _roof(p), "no roof is known"
     if roof is not None:
-        clock = f" at {roof.clock_mhz:,.0f} MHz" if roof.clock_mhz and roof.unit == "TFLOP/s" else ""
+        clock = f" at {whole(roof.clock_mhz)} MHz" if roof.clock_mhz and roof.unit == "TFLOP/s" else ""
         value = f"{significant(roof.value)} {roof.unit}{clock}, {_origin(roof)}"
         share = f"{percentage(100 * (p.share or 0), 1)} of the {name(roof.resource)} roof ({value})"
     if p.resident:

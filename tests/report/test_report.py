@@ -37,6 +37,7 @@ from flashcore.model.record import (
 )
 from flashcore.model.suite import CudaSource
 from flashcore.model.text import quantity
+from flashcore.model.text import share as in_percent
 from flashcore.report import budget_page
 from flashcore.report.overview_page import COLUMNS, Overview
 from tests import factory
@@ -609,7 +610,7 @@ def test_the_budgets_keep_what_holds_the_gate_without_scripts(pages: dict[str, s
 def test_headroom(limits: dict[str, Any], value: Any, share: float | None, text: str) -> None:
     found = expand.headroom(factory.budget("registers", **limits), value)
     assert found == pytest.approx(share) if share is not None else found is None
-    assert found is None or budget_page.percent(found) == text
+    assert found is None or in_percent(found) == text
 
 
 def test_packed_columns_unpack_to_what_they_were() -> None:

@@ -11,6 +11,7 @@ from flashcore.model.case import Case
 from flashcore.model.cause import cause_text
 from flashcore.model.causes import Decided
 from flashcore.model.record import CaseSubject, CodeSubject, Fact, Plan, Record, Subject
+from flashcore.model.text import whole
 
 #: Facts that the use of local memory causes.
 LOCAL = frozenset(
@@ -82,7 +83,7 @@ def _executed(record: Record, subject: Subject) -> str:
             for name, text in _EXECUTED
         ]
         if any(value is not None for _, value in values):
-            counts = ", ".join(f"{value:,.0f} {text}" for text, value in values if value is not None)
+            counts = ", ".join(f"{whole(value)} {text}" for text, value in values if value is not None)
             return f"{counts} on {shape}"
     return ""
 

@@ -19,7 +19,7 @@ from flashcore.explain.resources import CaseReader, Use, title
 from flashcore.model.catalogue import PHASE_SHARE
 from flashcore.model.causes import Sampled
 from flashcore.model.record import Fact, Record, Subject
-from flashcore.model.text import percentage
+from flashcore.model.text import fixed, percentage, whole
 
 #: NVIDIA's rule of thumb: a resource that is busy for a smaller share of the time, %, does not bound a kernel.
 NEAR = 60.0
@@ -311,12 +311,12 @@ def _idle(case: CaseReader) -> Part | None:
     if not blocks or not sms:
         return None
     if blocks < sms:
-        text = f"{name} {blocks:,.0f}, {sms} SMs: {sms - blocks:.0f} have no block"
+        text = f"{name} {whole(blocks)}, {sms} SMs: {whole(sms - blocks)} have no block"
         return Part("idle_sms", "idle SMs", 100 * (1 - blocks / sms), text, (name,))
     if per_sm and (waves := blocks / (sms * per_sm)) > 1 and waves < ceil(waves):
         last = 100 * (waves - ceil(waves) + 1)
-        text = f"{name} {blocks:,.0f}, {per_sm:.0f} per SM: "
-        text += f"the last of {waves:.2f} waves fills {percentage(last)} of the GPU"
+        text = f"{name} {whole(blocks)}, {whole(per_sm)} per SM: "
+        text += f"the last of {fixed(waves, 2)} waves fills {percentage(last)} of the GPU"
         return Part("idle_sms", "idle SMs", 100 * (1 - waves / ceil(waves)), text, (name, "blocks_per_sm"))
     return None
 
@@ -385,5 +385,5 @@ def _longest_phase(record: Record, subject: Subject) -> str:
         return ""
     longest = max(shares, key=lambda p: shares[p][0])
     share, detail = shares[longest]
-    error = f" ± {max(1.0, detail.error):.0f}" if isinstance(detail, Sampled) else ""
-    return f"{longest} phase {share:.0f}{error} %"
+    error = f" ± {whole(max(1.0, detail.error))}" if isinstance(detail, Sampled) else ""
+    return f"{longest} phase {whole(share)}{error} %"

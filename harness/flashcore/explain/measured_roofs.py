@@ -15,7 +15,7 @@ from flashcore.chips import devices
 from flashcore.explain import roofline
 from flashcore.model.groups import grouped
 from flashcore.model.record import CaseSubject, Record, Roof, Subject
-from flashcore.model.text import percentage
+from flashcore.model.text import fixed, percentage, whole
 from flashcore.records.lookup import ROOFS
 
 #: Operations or bytes per second in one unit of a ceiling.
@@ -148,9 +148,9 @@ def ceilings(record: Record, results: Sequence[Measured]) -> tuple[Roof, ...]:
 def _note(record: Record, one: Measured) -> str:
     parts = [f"{one.subject.case} of run {record.id}", *(f"on {gpu.uuid}" for gpu in record.gpus)]
     if one.spread is not None:
-        parts.append(f"std/p50 {one.spread:.4f}")
+        parts.append(f"std/p50 {fixed(one.spread, 4)}")
     if one.temperature is not None:
-        parts.append(f"{one.temperature:.0f} °C")
+        parts.append(f"{whole(one.temperature)} °C")
     if one.ratio is not None:
         parts.append(f"{percentage(100 * one.ratio, 1)} of the datasheet at this clock")
     return ", ".join(parts)

@@ -17,7 +17,7 @@ from flashcore.explain.readings import Readings
 from flashcore.model.case import Case
 from flashcore.model.record import CaseSubject, Roof
 from flashcore.model.suite import Shape, Variant
-from flashcore.model.text import in_words, significant
+from flashcore.model.text import in_words, significant, whole
 
 #: Warp instructions that an SM's four schedulers issue per clock, on every GPU since compute capability 7.0.
 ISSUES_PER_CLOCK = 4
@@ -181,7 +181,7 @@ class CaseReader:
         roof = roofline.pick(self._ceilings, "launch", roofline.REACHABLE)
         empty = self(fact := f"{self.shape.rank_by}_launch_floor")
         least = max(roof.us(launches), empty or 0.0) if roof else launches * (empty or 0.0)
-        alone = f"{launches:,.0f} empty launch{'es' * (launches > 1)} in {significant(least, 3)}"
+        alone = f"{whole(launches)} empty launch{'es' * (launches > 1)} in {significant(least, 3)}"
         text = f"{alone} of {significant(time, 3)} µs"
         return Use("launch", 100 * least / time, text, (fact,) if empty else (), False) if least else None
 

@@ -96,9 +96,21 @@ def number(value: Value | None, unit: str = "") -> str:
     return _with_unit(f"{int(value):,}" if whole else f"{value:,.6g}", recorded_unit(unit))
 
 
+def whole(value: float) -> str:
+    """``12,345``: a value rounded to a whole number."""
+    return f"{value:,.0f}"
+
+
 def percentage(value: float, digits: int = 0) -> str:
     """``12.5 %``, of a value in percent, to ``digits`` decimals."""
     return f"{value:,.{digits}f} %"
+
+
+def share(value: float) -> str:
+    """A share in whole percents, rounded down: ``6 %``; never to 0."""
+    size = abs(100 * value)
+    text = "0" if size == 0 else "<1" if size < 1 else f"{math.floor(size):,}"
+    return f"{'−' if value < 0 else ''}{text} %"
 
 
 def bracketed(low: float, high: float) -> str:
@@ -134,6 +146,11 @@ def significant(value: float, digits: int = 4) -> str:
     if size < -3:
         return f"{value:.{max(digits - 2, 1)}e}"
     return f"{value:,.{max(0, digits - 1 - size)}f}"
+
+
+def six_digits(value: float) -> float | int:
+    """A value for a chart: integers exactly, others to six significant digits."""
+    return int(value) if float(value).is_integer() else float(f"{value:.6g}")
 
 
 def faster(ratio: float, than: str = "", shown: str = "") -> str:

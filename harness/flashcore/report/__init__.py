@@ -29,7 +29,7 @@ from flashcore.model.catalogue import FACTS
 from flashcore.model.files import make_folder, replace_folder, write_atomically
 from flashcore.model.record import Record
 from flashcore.model.suite import Variant
-from flashcore.model.text import significant, visible
+from flashcore.model.text import share, significant, visible
 from flashcore.report import (
     budget_page,
     cells,
@@ -261,7 +261,7 @@ def environment(single_file: bool) -> Environment:
         "packed": _packed,
         "breaks": _breaks,
         "significant": significant,
-        "headroom": budget_page.percent,
+        "headroom": share,
         "sentence": sentence,
         "summary": summary,
     }

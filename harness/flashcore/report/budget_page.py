@@ -6,7 +6,6 @@ The page contains all verdicts as data, of which a script shows the rows in view
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from flashcore.gate.judge import WaiverUse
 from flashcore.model.groups import grouped
 from flashcore.model.record import Subject, subject_of
 from flashcore.model.suite import TIERS
-from flashcore.model.text import UNMEASURED, count, exact, number, quantity, recorded_unit
+from flashcore.model.text import UNMEASURED, count, exact, number, quantity, recorded_unit, share
 from flashcore.report.cells import Cell, missing
 from flashcore.report.view import BUDGETS, Book, Page, variant_cell
 
@@ -193,18 +192,11 @@ def value_cell(v: Verdict) -> Cell:
 
 def _room(v: Verdict) -> str | None:
     """The headroom as a percentage; ``None`` without one."""
-    return None if v.headroom is None else percent(v.headroom)
+    return None if v.headroom is None else share(v.headroom)
 
 
 def _is_number(v: Verdict) -> bool:
     return isinstance(v.value, (int, float)) and not isinstance(v.value, bool)
-
-
-def percent(share: float) -> str:
-    """A share as a percentage, ``6 %``; never rounded to 0."""
-    size = abs(100 * share)
-    text = "0" if size == 0 else "<1" if size < 1 else f"{math.floor(size):,}"
-    return f"{'−' if share < 0 else ''}{text} %"
 
 
 def packed(values: Iterable[Any]) -> list[list[Any]]:

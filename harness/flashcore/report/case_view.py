@@ -16,7 +16,7 @@ from flashcore.explain.limiter import Part, Remedy, phase_shares
 from flashcore.explain.predictions import predicted_share
 from flashcore.model.catalogue import FACTS, STALL_REASONS
 from flashcore.model.record import Listing
-from flashcore.model.text import percentage, quantity, significant
+from flashcore.model.text import percentage, quantity, significant, whole
 from flashcore.report.cells import Bar, Cell, fact_cell, missing, not_applicable, number_cell, unbroken, words
 from flashcore.report.view import ShownCase
 
@@ -279,8 +279,8 @@ def _why(x: heat.Line) -> str:
     parts = (
         f"inlined code {percentage(x.inlined, 1)}" if x.inlined else "",
         f"{words(x.stall[0])} {percentage(x.stall[1])}" if x.stall else "",
-        f"{x.conflicts:,.0f} bank conflicts" if x.conflicts else "",
-        f"local memory {x.local:,.0f} ×" if x.local else "",
+        f"{whole(x.conflicts)} bank conflicts" if x.conflicts else "",
+        f"local memory {whole(x.local)} ×" if x.local else "",
     )
     return ", ".join(filter(None, parts))
 
@@ -289,14 +289,14 @@ def _count(value: float | None) -> Cell:
     """The cell of a count that should be 0, marked if it is not."""
     if value is None:
         return missing("ncu did not count wavefronts per instruction")
-    return Cell(f"{value:,.0f}", sort=value, kind="number", mark="waived" if value else "")
+    return Cell(whole(value), sort=value, kind="number", mark="waived" if value else "")
 
 
 def _line(line: heat.Line, counted: bool) -> list[Cell]:
     stall = f"{words(line.stall[0])} {percentage(line.stall[1])}" if line.stall else ""
     return [
         Cell(stall, sort=stall) if stall else not_applicable("no warp stalled here"),
-        Cell(f"{line.executed:,.0f}", sort=line.executed, kind="number"),
+        Cell(whole(line.executed), sort=line.executed, kind="number"),
         *([_count(line.conflicts)] if counted else []),
         _count(line.local),
     ]
@@ -305,7 +305,7 @@ def _line(line: heat.Line, counted: bool) -> list[Cell]:
 def _sass(line: heat.Line) -> str:
     """The line's hottest instructions as a text table."""
     hottest = sorted(line.instructions, key=lambda i: -i.values.get("samples", 0))[:MOST_INSTRUCTIONS]
-    executed = {i.offset: f"{i.values.get('executed', 0):,.0f}" for i in hottest}
+    executed = {i.offset: whole(i.values.get("executed", 0)) for i in hottest}
     wide = max(map(len, ("executed", *executed.values())))
     rows = [f"samples {'executed':>{wide}}  offset instruction"]
     for i in sorted(hottest, key=lambda i: i.offset):

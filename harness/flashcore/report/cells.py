@@ -105,12 +105,6 @@ def words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def six_digits(value: float) -> float | int:
-    """A value for a chart: integers exactly, others to six significant digits."""
-    short = float(f"{value:.6g}")
-    return int(value) if float(value).is_integer() else short
-
-
 #: Status of a case, stage or build → the style sheet's mark; others are ``unmeasured``.
 _MARKS = {"ok": "pass", "built": "pass", "failed": "fail", "stale": "stale", "unsupported": "open"}
 

@@ -16,7 +16,7 @@ from flashcore.figures import COUNTED, USEFUL, Chart, Marks
 from flashcore.model.groups import grouped
 from flashcore.model.record import Roof
 from flashcore.model.suite import Shape
-from flashcore.model.text import significant
+from flashcore.model.text import fixed, significant, whole
 from flashcore.report.cells import Cell, missing, number_cell
 from flashcore.report.view import CHARTS, MAX_SHAPES, ROOFLINE, Book, Page, variant_cell
 
@@ -58,7 +58,7 @@ class Section:
         clock = self.chart.clock(self.chart.counts[0])
         if clock is None:
             return "The marks' clock is unknown: roofs that depend on it are at the datasheet's or the measured one"
-        return f"Roofs that depend on the SM clock are drawn at {clock:,.0f} MHz, the highest of the marks"
+        return f"Roofs that depend on the SM clock are drawn at {whole(clock)} MHz, the highest of the marks"
 
     @property
     def points(self) -> list[list[Cell]]:
@@ -148,7 +148,7 @@ def _point_row(chart: Chart, point: Point) -> list[Cell]:
         variant_cell(point.subject.variant, f"{COUNTED[point.counted]}, {point.mode}", shape=point.subject.shape or ""),
         Cell(figures.name(point.level), sort=point.level, detail="formula" if point.modeled else ""),
         *(number_cell(x, 4) for x in (point.time_us, point.intensity, point.tflops, point.gbps)),
-        *(missing(reason) if s is None else Cell(f"{s:.1f}", sort=s, kind="number") for s in shares),
+        *(missing(reason) if s is None else Cell(fixed(s, 1), sort=s, kind="number") for s in shares),
         missing("the hardware's FLOPs or the problem's are unknown") if times is None else number_cell(times),
         Cell("impossible", title="\n".join(point.faults), sort=0.0, mark="fail")
         if point.faults

@@ -21,7 +21,7 @@ from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import cause_text
 from flashcore.model.record import CaseOutcome, CaseSubject, Listing, Record
 from flashcore.model.suite import Shape, Stage, Variant
-from flashcore.model.text import UNMEASURED
+from flashcore.model.text import UNMEASURED, whole
 from flashcore.report.cells import Cell, fact_cell, missing, not_applicable
 
 INDEX, ROOFLINE, BUDGETS = "index", "roofline", "budgets"
@@ -335,14 +335,14 @@ def provenance(record: Record) -> list[tuple[str, str]]:
         ("GPU", e.gpu or "none on this machine"),
     ]
     if e.gpu:
-        clock = f"up to {e.gpu_sm_clock_mhz:,.0f} MHz" if e.gpu_sm_clock_mhz else f"clock {unknown}"
-        memory = f"{e.gpu_memory_bytes / 1e9:,.0f} GB" if e.gpu_memory_bytes else f"memory {unknown}"
-        l2 = f"{e.gpu_l2_bytes / 2**20:,.0f} MiB L2" if e.gpu_l2_bytes else f"L2 {unknown}"
+        clock = f"up to {whole(e.gpu_sm_clock_mhz)} MHz" if e.gpu_sm_clock_mhz else f"clock {unknown}"
+        memory = f"{whole(e.gpu_memory_bytes / 1e9)} GB" if e.gpu_memory_bytes else f"memory {unknown}"
+        l2 = f"{whole(e.gpu_l2_bytes / 2**20)} MiB L2" if e.gpu_l2_bytes else f"L2 {unknown}"
         rows.append(("", f"{e.gpu_arch or unknown}, {e.gpu_sms or unknown} SMs, {clock}, {memory}, {l2}"))
         rows.append(("driver", f"{e.driver or unknown}, CUDA runtime {e.cuda_runtime or unknown}"))
     for gpu in record.gpus:
         cases = ", ".join(f"{stage} {len(cases):,}" for stage, cases in gpu.cases.items())
-        clock = f", {gpu.sm_clock_mhz:,.0f} MHz" if gpu.sm_clock_mhz else ""
+        clock = f", {whole(gpu.sm_clock_mhz)} MHz" if gpu.sm_clock_mhz else ""
         remark = f"; {gpu.remark}" if gpu.remark else ""
         rows.append((gpu.uuid, f"{gpu.host + ': ' if gpu.host else ''}{cases or 'no cases'}{clock}{remark}"))
     set_with = record.suite.nvcc

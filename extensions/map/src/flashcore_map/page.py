@@ -8,7 +8,7 @@ from typing import Any
 
 from flashcore.errors import UsageError
 from flashcore.model.groups import picked
-from flashcore.report.cells import six_digits
+from flashcore.model.text import six_digits
 from flashcore.report.view import CHARTS, Book, Page
 from flashcore_map.regions import Regions
 

@@ -22,8 +22,8 @@ from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, GROUP_STAGE, STALL_REASONS
 from flashcore.model.record import CaseSubject, Record, Subject
 from flashcore.model.suite import TIMING_MODES, Shape, Variant
-from flashcore.model.text import faster, quantity, significant
-from flashcore.report.cells import Cell, missing, number_cell, six_digits, unbroken, words
+from flashcore.model.text import faster, quantity, significant, six_digits
+from flashcore.report.cells import Cell, missing, number_cell, unbroken, words
 from flashcore.report.view import Book, Page
 
 HERE = Path(__file__).parent

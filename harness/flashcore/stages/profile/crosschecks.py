@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from flashcore.chips import occupancy
+from flashcore.model.text import fixed, percentage, whole
 from flashcore.readers.ncu.results import Result
 
 FAR, NEAR = 1.5, 1.02
@@ -96,7 +97,7 @@ def too_few_flops(flop: float, instructions: float) -> str:
     """Why this number of tensor FLOPs is too small for the number of matrix instructions; empty if it is not."""
     if flop >= _LEAST_TENSOR_FLOP * instructions:
         return ""
-    return f"{instructions:,.0f} tensor-core instructions, but only {flop:,.0f} FLOPs of the counted types"
+    return f"{whole(instructions)} tensor-core instructions, but only {whole(flop)} FLOPs of the counted types"
 
 
 @dataclass(frozen=True)
@@ -160,25 +161,25 @@ def _range(launch: Launch) -> Contradictions:
             yield (name,), "0, for a kernel that ran"
     for name, value in values.items():
         if value > _MOST_PCT and re.search(r"pct(_of_|$)", launch.metrics.get(name, "")):
-            yield (name,), f"{value:,.1f} % of a peak"
+            yield (name,), f"{percentage(value, 1)} of a peak"
     names = ("achieved_occupancy", "ncu_theoretical_occupancy")
     achieved, most = map(values.get, names)
     if achieved is not None and most and achieved > NEAR * most + 1:
-        yield names, f"an achieved occupancy of {achieved:.1f} %, above the theoretical {most:.1f} %"
+        yield names, f"an achieved occupancy of {percentage(achieved, 1)}, above the theoretical {percentage(most, 1)}"
 
 
 def _clock(launch: Launch) -> Contradictions:
     names = ("ncu_duration", "elapsed_cycles", "sm_clock")
     time, cycles, clock = map(launch.values.get, names)
     if time and cycles and clock and _differ(cycles, time * 1e-9 * clock, FAR):
-        yield names, f"{cycles:,.0f} cycles in {time:,.0f} ns contradict a clock of {clock / 1e6:,.0f} MHz"
+        yield names, f"{whole(cycles)} cycles in {whole(time)} ns contradict a clock of {whole(clock / 1e6)} MHz"
 
 
 def _size(launch: Launch) -> Contradictions:
     for name, dims in (("ncu_grid_size", launch.row.grid), ("ncu_block_size", launch.row.block)):
         size = math.prod(dims)
         if size and launch.values.get(name, size) != size:
-            yield (name,), f"{launch.values[name]:,.0f}, but the launch has {dims}"
+            yield (name,), f"{whole(launch.values[name])}, but the launch has {dims}"
 
 
 def _occupancy(launch: Launch) -> Contradictions:
@@ -192,14 +193,17 @@ def _occupancy(launch: Launch) -> Contradictions:
     max_warps = row.number("device__attribute_max_warps_per_multiprocessor")
     theory, waves = values.get("ncu_theoretical_occupancy"), values.get("waves_per_sm")
     if max_warps and theory is not None and abs(100 * blocks * warps / max_warps - theory) > 0.5:
-        yield ("ncu_theoretical_occupancy",), f"{theory:.1f} %, but {blocks:.0f} blocks of {warps} warps fit per SM"
+        yield (
+            ("ncu_theoretical_occupancy",),
+            (f"{percentage(theory, 1)}, but {whole(blocks)} blocks of {warps} warps fit per SM"),
+        )
     sms = row.number("launch__sm_count") or row.number("device__attribute_multiprocessor_count")
     if sms and blocks and waves and abs(math.prod(row.grid) / (sms * blocks) - waves) > max(0.01, 0.01 * waves):
-        yield ("waves_per_sm",), f"{waves:.2f} waves, but {blocks:.0f} blocks fit on each of {sms:.0f} SMs"
+        yield ("waves_per_sm",), f"{fixed(waves, 2)} waves, but {whole(blocks)} blocks fit on each of {whole(sms)} SMs"
     if registers := values.get("ncu_registers"):
         fit = occupancy.blocks_by_registers(warps, int(registers))
         if fit != numbers[0]:
-            reason = f"with {registers:.0f} registers {fit} blocks fit, not {numbers[0]:.0f}"
+            reason = f"with {whole(registers)} registers {fit} blocks fit, not {whole(numbers[0])}"
             yield ("ncu_registers", "occupancy_limit_registers"), reason
 
 
@@ -207,7 +211,7 @@ def _registers(launch: Launch) -> Contradictions:
     """The driver allocates at least the cubin's registers: at most 16, or the cubin's rounded up to a multiple of 8."""
     allocated, needed = launch.values.get("ncu_registers"), launch.registers
     if needed is not None and allocated is not None and not needed <= allocated <= max(16, -(-needed // 8) * 8):
-        yield ("ncu_registers",), f"{allocated:.0f} registers per thread, but the cubin has {needed}"
+        yield ("ncu_registers",), f"{whole(allocated)} registers per thread, but the cubin has {needed}"
 
 
 def _sectors(launch: Launch) -> Contradictions:
@@ -216,20 +220,23 @@ def _sectors(launch: Launch) -> Contradictions:
         if "__t_bytes." in metric or metric.startswith("dram__bytes"):
             sectors = launch.number(metric.replace("_bytes", "_sectors"))
             if sectors is not None and abs(size - _SECTOR * sectors) > 0.001 * size + _SECTOR:
-                yield (name,), f"{size:,.0f} bytes are not {sectors:,.0f} sectors of {_SECTOR}"
+                yield (name,), f"{whole(size)} bytes are not {whole(sectors)} sectors of {_SECTOR}"
 
 
 def _instructions(launch: Launch) -> Contradictions:
     executed, issued = launch.values.get("instructions"), launch.values.get("instructions_issued")
     total = sum(launch.executed.values())
     if executed and total and _differ(executed, total, FAR):
-        yield ("instructions",), f"{executed:,.0f} instructions, but {total:,.0f} by opcode"
+        yield ("instructions",), f"{whole(executed)} instructions, but {whole(total)} by opcode"
     most = total or executed
     if issued and most and issued * FAR < most:
-        yield ("instructions_issued",), f"{issued:,.0f} issued, but {most:,.0f} executed"
+        yield ("instructions_issued",), f"{whole(issued)} issued, but {whole(most)} executed"
     warps = math.prod(launch.row.grid) * launch.warps_per_block
     if executed and executed < warps:
-        yield ("instructions",), f"{executed:,.0f} instructions by {warps:,} warps, each of which executes at least one"
+        yield (
+            ("instructions",),
+            f"{whole(executed)} instructions by {warps:,} warps, each of which executes one at least",
+        )
 
 
 def _opcodes(launch: Launch) -> Contradictions:
@@ -244,19 +251,19 @@ def _opcodes(launch: Launch) -> Contradictions:
         if value is None:
             continue
         if (value == 0) != (warps == 0) or value > FAR * 32 * warps:
-            yield (name,), f"{value:,.0f} by threads, but warps executed {warps:,.0f} of {' and '.join(opcodes)}"
+            yield (name,), f"{whole(value)} by threads, but warps executed {whole(warps)} of {' and '.join(opcodes)}"
         elif threads and value and _differ(value, exact, NEAR):
-            yield (name,), f"{value:,.0f}, but ncu lists {exact:,.0f} of {' and '.join(opcodes)}"
+            yield (name,), f"{whole(value)}, but ncu lists {whole(exact)} of {' and '.join(opcodes)}"
     for name, opcode in (("local_load_instructions", "LDL"), ("local_store_instructions", "STL")):
         warps = launch.executions(opcode)
         if name in values and _differ(values[name], warps, FAR):
-            yield (name,), f"{values[name]:,.0f}, but warps executed {warps:,.0f} of {opcode}"
+            yield (name,), f"{whole(values[name])}, but warps executed {whole(warps)} of {opcode}"
     shared = launch.executions("LDS", "STS", "LDSM", "STSM")
     conflicts, wavefronts = values.get("bank_conflicts", 0.0), values.get("shared_wavefronts")
     if shared and wavefronts == 0:
-        yield ("shared_wavefronts",), f"0, but warps executed {shared:,.0f} shared-memory accesses"
+        yield ("shared_wavefronts",), f"0, but warps executed {whole(shared)} shared-memory accesses"
     if wavefronts is not None and conflicts > FAR * wavefronts:
-        yield ("bank_conflicts", "shared_wavefronts"), f"{conflicts:,.0f} conflicts in {wavefronts:,.0f} wavefronts"
+        yield ("bank_conflicts", "shared_wavefronts"), f"{whole(conflicts)} conflicts in {whole(wavefronts)} wavefronts"
 
 
 def _tensor(launch: Launch) -> Contradictions:
@@ -269,14 +276,15 @@ def _tensor(launch: Launch) -> Contradictions:
     if executed is not None and products:
         moved = values.get("tensor_hfma2_instructions", 0.0)
         if not executed or (launch.chip == "gh100" and _differ(executed - moved, products, FAR)):
-            yield ("tensor_instructions",), f"{executed:,.0f}, but warps executed {products:,.0f} matrix instructions"
+            reason = f"{whole(executed)}, but warps executed {whole(products)} matrix instructions"
+            yield ("tensor_instructions",), reason
     if products and values.get("tensor_active") == 0 and products > 0.01 * values.get("elapsed_cycles", 0.0):
-        yield ("tensor_active",), f"0 %, but warps executed {products:,.0f} matrix instructions"
+        yield ("tensor_active",), f"0 %, but warps executed {whole(products)} matrix instructions"
     for kind, expected in (tensor_flop(launch.row) or {}).items():
         names = tuple(n for n in (f"tensor_flop_{kind}", f"tensor_flop_{kind}_sum16") if n in launch.metrics)
         counted = [values[n] for n in names if n in values]
         if counted and len(counted) == len(names) and _differ(sum(counted), expected, NEAR):
-            yield names, f"{sum(counted):,.0f} FLOPs, but the executed instructions do {expected:,.0f} of {kind}"
+            yield names, f"{whole(sum(counted))} FLOPs, but the executed instructions do {whole(expected)} of {kind}"
 
 
 def _multiplies(opcode: str) -> bool:
@@ -318,7 +326,8 @@ def _dram(launch: Launch) -> Contradictions:
     if max(reached, share) > 5 and _differ(max(reached, 0.1), max(share, 0.1), 1.8):
         yield (
             names,
-            f"{read + write:,.0f} bytes in {time:,.0f} ns are {reached:.1f} % of DRAM's peak, not {share:.1f} %",
+            f"{whole(read + write)} bytes in {whole(time)} ns are {percentage(reached, 1)} of DRAM's peak, "
+            f"not {percentage(share, 1)}",
         )
 
 
@@ -332,7 +341,7 @@ def _rollups(launch: Launch) -> Contradictions:
         if average is None:
             continue
         if (value == 0) != (average == 0) and max(value, average) > 1:
-            yield (name,), f"a sum of {value:,.0f}, but an average of {average:,.2f}"
+            yield (name,), f"a sum of {whole(value)}, but an average of {fixed(average, 2)}"
         elif average > 1:  # printed with two decimals
             units.setdefault(base.split("__")[0], []).append((name, value / average))
     for ratios in units.values():
@@ -340,5 +349,6 @@ def _rollups(launch: Launch) -> Contradictions:
         usual, times = counts.most_common(1)[0]
         for name, ratio in ratios:
             if _differ(ratio, usual, NEAR) or (times == 1 and len(counts) > 1):
-                others = ", ".join(f"{other:,.0f}" for other in counts if other != round(ratio))
-                yield (name,), f"its sum is {ratio:,.0f} times its average, for other counters {others or usual} times"
+                others = ", ".join(whole(other) for other in counts if other != round(ratio))
+                usually = f"for other counters {others or usual} times"
+                yield (name,), f"its sum is {whole(ratio)} times its average, {usually}"
