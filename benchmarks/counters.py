@@ -24,7 +24,7 @@ from flashcore.errors import CapabilityError
 from flashcore.explain.advice import advice
 from flashcore.explain.limiter import time_parts
 from flashcore.explain.readings import Readings
-from flashcore.features.watch import child, counted
+from flashcore.features.watch import child
 from flashcore.model.catalogue import FACTS, Kind
 from flashcore.model.record import Measured, StageNote, StageResult
 from flashcore.pipeline.opening import open_recordable
@@ -33,7 +33,7 @@ from flashcore.records import store
 from flashcore.stages.cases import child_cases
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.formulas import formula_facts
-from flashcore.stages.profile import profile
+from flashcore.stages.profile import counted, profile
 from flashcore.stages.settings import Settings
 
 _RUNS = 2

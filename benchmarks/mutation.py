@@ -54,7 +54,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "gate/regressions": ("gate/test_baseline.py",),
     "gate/wording": ("gate/test_formats.py",),
     "stages/bench/child": ("stages/bench/test_case_times.py", "stages/bench/test_bench.py"),
-    "stages/bench/driver": ("stages/bench/test_case_times.py", "stages/bench/test_bench.py"),
+    "runner/driver": ("stages/bench/test_case_times.py", "stages/bench/test_bench.py"),
     "stages/bench/message": ("stages/bench/test_case_times.py", "stages/bench/test_bench.py"),
     "stages/bench/rotation": ("stages/bench/test_proof.py", "stages/bench/test_case_times.py"),
     "stages/check/child": ("stages/check/test_check.py",),

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from flashcore.errors import CapabilityError
-from flashcore.features.watch import counted
 from flashcore.features.watch import session as watched
 from flashcore.features.watch.session import Obsolete, Save, Session
 from flashcore.machine.gpu import Gpu
@@ -23,7 +22,7 @@ from flashcore.runner.kernel_call import KernelCall
 from flashcore.stages.bench import case_times
 from flashcore.stages.check import check
 from flashcore.stages.context import Context, open_context
-from flashcore.stages.profile import profile
+from flashcore.stages.profile import counted, profile
 from flashcore.stages.settings import Settings
 from tests.conftest import TOY, Built, hide_disassembler
 

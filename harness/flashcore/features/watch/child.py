@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashcore.features.watch import counters
 from flashcore.machine import python_process
 from flashcore.runner.journal import Journal, Task
 from flashcore.runner.kernel_call import serve
 from flashcore.stages.bench import child as bench
 from flashcore.stages.check import child as check
+from flashcore.stages.profile import counters
 
 #: The command line of this process.
 TARGET = python_process.child("flashcore.features.watch.child")

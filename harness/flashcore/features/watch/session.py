@@ -18,7 +18,7 @@ from flashcore.explain.advice import advice
 from flashcore.explain.answer import Answers, Role, beside
 from flashcore.explain.readings import Readings
 from flashcore.explain.verdict import Verdicts
-from flashcore.features.watch import answers, child, counted
+from flashcore.features.watch import answers, child
 from flashcore.features.watch.answers import Content, Question
 from flashcore.model.case import Case
 from flashcore.model.record import CaseOutcome, CaseSubject, Measured, Record, StageNote, StageResult
@@ -35,7 +35,7 @@ from flashcore.stages.check import check
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.context import Context, Say
 from flashcore.stages.formulas import formula_facts
-from flashcore.stages.profile import profile
+from flashcore.stages.profile import counted, profile
 from flashcore.stages.settings import Settings
 from flashcore.suites.load import folders
 

@@ -25,9 +25,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from flashcore.runner.driver import Driver
 from flashcore.runner.guarded import Outputs
 from flashcore.runner.problem_file import load_file
-from flashcore.stages.bench.driver import Driver
 
 _T = TypeVar("_T")
 Calls = Sequence[Callable[[], Any]]

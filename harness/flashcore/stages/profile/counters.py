@@ -15,10 +15,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flashcore.errors import CapabilityError
+from flashcore.machine import python_process
+from flashcore.runner.driver import Driver
 from flashcore.runner.journal import Journal, Task
-from flashcore.stages.bench.driver import Driver
+from flashcore.runner.kernel_call import serve
 from flashcore.stages.profile.child import warmed_up
 
+TARGET = python_process.child("flashcore.stages.profile.counters")
 _AUTO_RANGE, _USER_REPLAY = 1, 3  # CUpti_ProfilerRange, CUpti_ProfilerReplayMode
 #: Instructions of the long kernel, each with another constant: 160 kB of code, 40 kB of constants. On an H200 stalls
 #: for instructions were up to 51 % fewer than under ncu without such a kernel, and up to 27 % with one of 16,384.
@@ -221,3 +224,7 @@ def perform(task: Task, journal: Journal) -> dict[str, Any]:
         return {"launches": launches, "refused": counters.refused}
     except CapabilityError as error:
         return {"lacks": [error.what, error.hint]}
+
+
+if __name__ == "__main__":
+    serve(perform)

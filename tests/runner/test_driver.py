@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flashcore.errors import CapabilityError
-from flashcore.stages.bench.driver import Driver
+from flashcore.runner.driver import Driver
 
 #: Graph → its nodes; a node's kind is 0 (kernel), 1 (copy), 2 (memset), or 4 with a graph of its own.
 GRAPHS = {100: [1, 2, 3, 4], 200: [5, 6], 300: []}

@@ -13,9 +13,9 @@ from flashcore.model.record import CaseOutcome, CaseSubject, Fact, Source, Stage
 from flashcore.readers.ncu.results import Metric, Result
 from flashcore.runner.journal import Task
 from flashcore.runner.kernel_call import KernelCall
-from flashcore.stages.bench import case_times
+from flashcore.runner.process import Program
 from flashcore.stages.context import Context
-from flashcore.stages.profile import code, ncu_facts
+from flashcore.stages.profile import code, counters, ncu_facts
 from flashcore.stages.profile.profile import chip_of
 
 #: The catalogue's unit → ncu's name of the base unit, in which CUPTI's values are; counts have none.
@@ -48,7 +48,9 @@ def run(context: Context, cases: Sequence[KernelCall], builds: Sequence[KernelCa
     facts: list[Fact] = []
     outcomes: list[CaseOutcome] = []
     by_name = {case.name: case.case for case in cases}
-    for result in context.workers.run(tasks, case_times.program(context), context.folder / "counters"):
+    limits = context.limits(context.settings.profile.limits)
+    program = Program(command=context.resident or counters.TARGET, limits=limits)
+    for result in context.workers.run(tasks, program, context.folder / "counters"):
         done = by_name[result.name]
         variant, shape = done.variant, done.shape
         data = result.data or {}

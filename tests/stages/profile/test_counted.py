@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from flashcore.errors import CapabilityError
-from flashcore.features.watch import counted
 from flashcore.machine.gpu import Gpu
 from flashcore.model.causes import Hang
 from flashcore.model.record import Source, StageResult
@@ -20,6 +19,7 @@ from flashcore.runner.queue import Pool
 from flashcore.stages.cases import child_cases
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.context import open_context
+from flashcore.stages.profile import counted
 from flashcore.stages.settings import Settings
 from tests.conftest import TOY, Built
 
