@@ -82,6 +82,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         for worker in workers:
             worker.terminate()
             worker.join()
+        todo.cancel_join_thread()  # what nobody tried would keep this process from ending
     return {"machine": machine, "run": RUN, "variants": gate.VARIANTS, "mutants": [rows[i] for i in sorted(rows)]}
 
 

@@ -125,7 +125,7 @@ def build(
         if missing:
             artifacts += _compile(builder, missing, options, say)
         made = {(a.variant, a.arch): a for a in artifacts}
-        texts = {key: kept.read(Path(a.cubin).parent, ())["text"] for key, a in made.items() if a.cubin}
+        texts = {key: kept.listed(Path(a.cubin).parent)["text"] for key, a in made.items() if a.cubin}
         keys = [(u, (u.variant.name, u.arch)) for u in units if not u.is_host]
         unlike = [u for u, key in keys if key in texts and texts[key] != texts.get(hosts.get(u.variant.name, key))]
         if units := [replace(u, wanted=(CUBIN, PLAN)) for u in unlike]:

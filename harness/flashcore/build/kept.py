@@ -97,9 +97,15 @@ def _refuse_unread(builder: Builder, unit: Unit, files: Sequence[str]) -> None:
         )
 
 
+def listed(folder: Path) -> dict[str, Any]:
+    """What a folder lists as its contents, whether or not its files are unchanged; empty if it lists nothing."""
+    contents: dict[str, Any] = cache.recall(folder, _MANIFEST, folder.name) or {}
+    return contents
+
+
 def read(folder: Path, wanted: Iterable[str]) -> dict[str, Any]:
     """A folder's contents, if this user or root made it and its files are unchanged; else empty."""
-    contents: dict[str, Any] = cache.recall(folder, _MANIFEST, folder.name) or {}
+    contents = listed(folder)
     try:
         digests = contents["files"]
         complete = all(digests[name] for name in wanted) and digests.keys() >= {LOG, OBJECT, SASS}
@@ -111,9 +117,7 @@ def read(folder: Path, wanted: Iterable[str]) -> dict[str, Any]:
 
 def may_launch_more(artifact: Artifact) -> bool:
     """Whether its host code, whose plan is declared, has launches that no plan names."""
-    folder = Path(artifact.plan_library or "").parent
-    contents: dict[str, Any] = cache.recall(folder, _MANIFEST, folder.name) or {}
-    return bool(contents.get("more"))
+    return bool(listed(Path(artifact.plan_library or "").parent).get("more"))
 
 
 def artifact(unit: Unit, folder: Path, contents: Mapping[str, Any], seconds: float | None = None) -> Artifact:
