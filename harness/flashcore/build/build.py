@@ -24,7 +24,6 @@ from flashcore.build.ninja_graph import (
     HARNESS_INCLUDE,
     OPERATOR,
     PLAN,
-    SASS,
     Programs,
     Unit,
     command,
@@ -277,14 +276,14 @@ def _compiled(
             lost = Artifact(unit.variant.name, unit.arch, "failed", cause, flags=unit.flags, seconds=seconds)
             artifacts.append(artifact or lost)
 
-        def end_complete(*more: str) -> None:
-            for unit in [u for u in rest if all(has_content(u.folder / n) for n in (*u.wanted, *more))]:
+        def end_complete() -> None:
+            for unit in [u for u in rest if all(has_content(u.folder / n) for n in u.wanted)]:
                 rest.remove(unit)
                 end(unit)
 
         def tell(text: str) -> None:
             say(text)
-            end_complete(*([SASS] if disassembler else ()))  # those that cannot be disassembled end last
+            end_complete()
 
         output = ninja.run(graph(suite, units, bindings, programs), builder.nvcc, jobs, tell, verbose=options.verbose)
         end_complete()

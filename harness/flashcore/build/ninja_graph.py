@@ -4,7 +4,7 @@ For each variant and arch:
 
     object (host arch only)  variant.o, variant.cubin   nvcc -c: the analyzed device code is exactly the loaded one
     cubin (other archs)      variant.cubin              nvcc -cubin
-    sass                     variant.sass               nvdisasm, if installed
+    of both                  variant.sass               nvdisasm, if installed
     libraries                operator.so                variant.o + the problem's binding, stable ABI
                              plan.so                    variant.o alone: the launch plan, without torch
 
@@ -118,13 +118,13 @@ def graph(suite: Suite, units: Sequence[Unit], bindings: Mapping[str, Path], pro
     order = sorted(units, key=lambda unit: unit.is_host)
     for unit in reversed(order):
         folder = bindings[unit.variant.problem].resolve()
-        edges += _compiled(suite, unit, programs, folder)
+        edges.append(_compiled(suite, unit, programs, folder))
         if unit.is_host:
             edges += _planned(unit, programs)
         if OPERATOR in unit.wanted:
             edges.append(_operator(unit, programs, _binding(place, folder)))
     made = dict.fromkeys(file for edge in edges for file in edge.targets)
-    wanted = [file for file in made if file.name in (CUBIN, PLAN, OPERATOR, SASS)]
+    wanted = [file for file in made if file.name in (CUBIN, PLAN, OPERATOR)]
     lines = [
         "ninja_required_version = 1.5",
         f"builddir = {_path(place)}",  # ninja's log is removed with this folder
@@ -176,12 +176,11 @@ def _binding(place: Path, folder: Path) -> Path:
     return made if cache.recall(folder, BINDING, file_hash(made)) else place / folder.name
 
 
-def _compiled(suite: Suite, unit: Unit, programs: Programs, problem: Path) -> Iterator[_Edge]:
-    cubin, what = unit.file(CUBIN), f"{unit.variant.name} {unit.arch}"
-    if programs.disassembler is not None:
-        yield _Edge("disassemble", [unit.file(SASS)], (programs.disassembler, "-c", "-gi", cubin), f"{what} sass")
-    words = (os.path.realpath(suite.root), *command(suite, unit, programs.nvcc.path, problem))
-    yield _Edge("compile", [unit.file(OBJECT), cubin] if unit.is_host else [cubin], words, what)
+def _compiled(suite: Suite, unit: Unit, programs: Programs, problem: Path) -> _Edge:
+    made = (OBJECT, CUBIN) if unit.is_host else (CUBIN,)
+    words = command(suite, unit, programs.nvcc.path, problem)
+    words = [str(programs.disassembler or ""), os.path.realpath(suite.root), *words]
+    return _Edge("compile", [*map(unit.file, made)], words, f"{unit.variant.name} {unit.arch}")
 
 
 def _planned(unit: Unit, programs: Programs) -> Iterator[_Edge]:

@@ -9,9 +9,9 @@ case $step in
 make) # COMMAND: it names its output with -o
   "$@" -o "$new" && mv "$new" "$target"
   ;;
-compile) # SUITE NVCC...: nvcc's command, in the suite's folder
-  keep=$folder/keep.$$
-  cd "$1" && shift || exit 1
+compile) # DISASSEMBLER SUITE NVCC...: nvcc's command, in the suite's folder; then the disassembler, if not empty
+  keep=$folder/keep.$$ disassembler=$1 compiled=$new
+  cd "$2" && shift 2 || exit 1
   # Kept are the preprocessed host code, which nvcc makes of a cubin too because of -MD, and an object's cubin. The log
   # is complete before any product is moved into place, since another build may read it.
   output=$(mkdir -p "$keep" &&
@@ -22,9 +22,17 @@ compile) # SUITE NVCC...: nvcc's command, in the suite's folder
     # Host code that was not kept is unlike any other.
     mv "$keep"/*.cpp4.ii "$folder/host.ii" 2>/dev/null || echo "$folder" >"$folder/host.ii" || exit 1
     for cubin in "$keep"/*.cubin; do
-      [ ! -f "$cubin" ] || mv "$cubin" "$folder/variant.cubin" || exit 1
+      [ -f "$cubin" ] || continue
+      compiled=$folder/variant.cubin
+      mv "$cubin" "$compiled" || exit 1
     done
-    rm -rf "$keep" && mv "$new" "$target"
+    rm -rf "$keep"
+    # One that does not support the arch fails: SASS facts are then unmeasured, and the build continues. The shell writes
+    # the file, since nvdisasm exits 0 after a partial write on a full disk.
+    if [ -n "$disassembler" ] && output=$("$disassembler" -c -gi "$compiled" 2>/dev/null); then
+      printf '%s\n' "$output" >"$new.sass" && mv "$new.sass" "$folder/variant.sass" || rm -f "$new.sass"
+    fi
+    mv "$new" "$target"
     exit
   fi
   # On a full disk a compiler's message may mislead: tee reports the disk.
@@ -43,10 +51,5 @@ stubs) # COMMAND: links a launch plan; each function that it lacks does nothing 
       sed -n "s/.*undefined reference to \`\(\w*\)'.*/\1/p" | sort -u | grep -v '^_*Py' |
       sed 's/.*/struct answer &(void) __attribute__((alias("none")));/'
   } | "$1" -x c -w -fPIC -c -o "$target" - && rm -f "$new"
-  ;;
-disassemble) # COMMAND
-  # A disassembler that does not support the arch fails: SASS facts are then unmeasured, and the build continues. The
-  # shell writes the file, since nvdisasm exits 0 after a partial write on a full disk.
-  output=$("$@" 2>/dev/null) && printf '%s\n' "$output" >"$new" && mv "$new" "$target" || rm -f "$new"
   ;;
 esac
