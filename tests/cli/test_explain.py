@@ -57,6 +57,18 @@ def test_a_case_selects_its_advice(profiles: list[str], capsys: pytest.CaptureFi
     assert {*cases} == {"fast/mission"}
 
 
+def test_advice_on_several_kernels_of_a_case_names_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kernels = ("split_kernel", "split_combine")
+    spilled = [
+        factory.fact("spill_store_bytes", 8 * i, "split", arch="sm_90a", kernel=kernel)
+        for i, kernel in enumerate(kernels, 1)
+    ]
+    save(factory.record(facts=spilled, times={"slow": 20.0, "split": 10.0}), tmp_path)
+    assert main(["explain", "split/mission", "--profiles", str(tmp_path)]) == Exit.OK
+    spills = [line for line in capsys.readouterr().out.splitlines() if "keep fewer values live" in line]
+    assert sorted(line.split()[0] for line in spills) == ["split/mission/split_combine", "split/mission/split_kernel"]
+
+
 def test_the_newest_run_that_has_the_case_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     times = {"slow": 20.0, "fast": 10.0, "split": 15.0}
     save(replace(factory.record(times=times), id="20260101T000000Z-0001"), tmp_path)

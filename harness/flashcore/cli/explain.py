@@ -16,6 +16,7 @@ from flashcore.explain.advice import Advice, advice, as_data, is_timed, sentence
 from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
 from flashcore.model.case import Case
+from flashcore.model.groups import grouped
 from flashcore.model.record import Record, unlaunched_note
 from flashcore.model.text import percentage
 from flashcore.pipeline.judging import Rules, judge_record
@@ -89,9 +90,11 @@ def run(arguments: argparse.Namespace) -> int:
     if gpu and not arguments.quiet:
         print(f"for {gpu} with {sms} SMs" + ", on which nothing was measured" * (not record.gpu))
     alike = Readings(record).alike
+    kernels = grouped((x.subject.variant, x.subject.kernel) for x in items if x.subject.kernel)
     rows = [
         [
-            f"{x.subject.variant}/{' = '.join(s.name for s in alike[x.subject.shape or ''])}",
+            f"{x.subject.variant}/{' = '.join(s.name for s in alike[x.subject.shape or ''])}"
+            + (f"/{x.subject.kernel}" if x.subject.kernel and len({*kernels[x.subject.variant]}) > 1 else ""),
             percentage(x.gain) if x.gain is not None else "",
             x.rule,
             sentence(x),

@@ -10,7 +10,7 @@ from flashcore.explain.pairs import Kernel, paired
 from flashcore.explain.times import Speedup, speedup
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, GROUP_STAGE
-from flashcore.model.causes import SAMPLES_MISSING
+from flashcore.model.causes import OTHER_RUNS, PROFILED
 from flashcore.model.groups import grouped
 from flashcore.model.record import CaseSubject, CodeSubject, Fact, Facts, Record, Subject, Time, Value, subject_of
 from flashcore.model.suite import TIMING_MODES, Binary
@@ -135,7 +135,7 @@ def _times(a: Record, before: CaseSubject, b: Record, after: CaseSubject) -> Ite
     for name in DURATIONS:
         was, fact = a.facts.number(name, before), b.facts.get(name, after)
         if fact and was and (now := fact.number):
-            ratio = Speedup(was / now, cause=SAMPLES_MISSING())
+            ratio = Speedup(was / now, cause=PROFILED() if a.id == b.id else OTHER_RUNS())
             yield Change(after, name, fact.unit, was, now, ratio.conclusion, speedup=ratio)
 
 

@@ -228,7 +228,7 @@ def _rank(row: Row) -> tuple[object, ...]:
     """Orders rows: cases by what changed most, those of the same code after the others; code by what is worst."""
     lead, place = row.lead, _ORDER.index(row.outcome)
     if row.is_case:
-        return False, row.outcome in UNCHANGED, row.same_code, lead is None, -lead.size if lead else place, place
+        return False, lead is None, row.outcome in UNCHANGED, row.same_code, -lead.size if lead else place, place
     return True, place, *(lead.importance if lead else (True, 9, 0.0))
 
 

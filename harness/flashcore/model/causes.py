@@ -350,6 +350,7 @@ NO_REFERENCE_TIMED = Template("no_reference_timed", "no reference was timed on t
 OTHER_RUNS = Template("other_runs", "no interval: the times were taken in different runs")
 OTHER_GPUS = Template("other_gpus", "no interval: the times were taken on different GPUs")
 OTHER_ROUNDS = Template("other_rounds", "no interval: the times were not taken in the same rounds")
+PROFILED = Template("profiled", "no interval: durations by a profiler have no samples")
 SAMPLES_MISSING = Template("samples_missing", "no interval: the samples of one of the times were not recorded")
 NO_FORMULA = Template("no_formula", "the problem's work() returns no {name}")
 ONE_SAMPLE = Template("one_sample", "one sample")
