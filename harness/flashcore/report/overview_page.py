@@ -61,7 +61,7 @@ COLUMNS = (
     ("spills", "spills", "B", "bytes spilled per thread, stores and loads (ptxas)"),
     ("smem", "smem", "B", FACTS["smem"].why),
     ("parent", "parent", "", "the variant it was derived from"),
-    ("came-true", "came true?", "", "outcome of the predicted time"),
+    ("came-true", "prediction", "", "outcome of the predicted time"),
     ("finding", "finding", "", "derived from the facts"),
     ("technique", "technique", "", "its change from the parent"),
 )
