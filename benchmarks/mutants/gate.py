@@ -139,7 +139,8 @@ class Workplace:
             for a in record.artifacts
             if a.status == "ok" and a.cubin
         }
-        return Said("", False, int(code), verdicts, stale, record.suite, objects, tuple(data["notes"]))
+        rows = [json.dumps(row) for row in (data["changed"] or {"rows": []})["rows"]]  # since the baseline
+        return Said("", False, int(code), verdicts, stale, record.suite, objects, (*data["notes"], *rows))
 
 
 def _name(verdict: Mapping[str, Any]) -> str:
