@@ -7,13 +7,14 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from flashcore.errors import CapabilityError
 from flashcore.runner.journal import Share, Task, answers, measured_on
-from flashcore.runner.process import LocalGpu
+from flashcore.runner.process import Child, LocalGpu, Program
 from flashcore.runner.queue import Pool
 from tests.conftest import ROOT
 from tests.support.processes import actor, does, gone, until
@@ -116,6 +117,26 @@ def test_a_run_that_is_stopped_ends_the_process_at_work_alone(tmp_path: Path) ->
 def test_no_more_wait_than_there_are_tasks(tmp_path: Path) -> None:
     with Pool() as pool:
         pool.prepare(program(actor(), children=4), tmp_path, most=1)
+        assert len(list(tmp_path.glob("tasks-*"))) == 1
+
+
+@dataclass
+class Elsewhere:
+    """A GPU of another host."""
+
+    gpu: str = "GPU-c"
+    host: str = "node2"
+
+    def child(self, folder: Path, tasks: list[Task], program: Program) -> Child:
+        raise NotImplementedError
+
+    def is_back(self) -> bool:
+        return True
+
+
+def test_none_is_started_ahead_on_another_host(tmp_path: Path) -> None:
+    with Pool([Elsewhere(), TWO[0]]) as pool:
+        pool.prepare(program(actor()), tmp_path)
         assert len(list(tmp_path.glob("tasks-*"))) == 1
 
 

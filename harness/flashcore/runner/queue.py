@@ -69,12 +69,10 @@ class Pool:
         """
         with contextlib.suppress(FlashcoreError, OSError):
             folder.mkdir(parents=True, exist_ok=True)
-            waiting = [p for place in dict.fromkeys(self.children(program)) for p in self._fit(place, folder, program)]
-            for place in self.children(program)[:most]:
-                if one := next((p for p in waiting if p.gpu == place.gpu), None):
-                    waiting.remove(one)
-                elif place.host is None:
-                    process = Process(folder, [], program, gpu=place.gpu)
+            wanted = Counter(place.gpu for place in self.children(program)[:most] if place.host is None)
+            for gpu, count in wanted.items():
+                for _ in range(count - len(self._fit(gpu, folder, program))):
+                    process = Process(folder, [], program, gpu=gpu)
                     process.start()
                     self._waiting.append(process)
 
@@ -128,7 +126,7 @@ class Pool:
 
     def child(self, place: Place, folder: Path, tasks: list[Task], program: Program) -> Child:
         """A process with these tasks: one that waits at the place, or a new one."""
-        for process in self._fit(place, folder, program):
+        for process in self._fit(place.gpu, folder, program):
             self._waiting.remove(process)
             if process.has_exited():
                 process.kill()
@@ -149,10 +147,10 @@ class Pool:
         self._waiting.append(child)
         return True
 
-    def _fit(self, place: Place, folder: Path, program: Program) -> list[Process]:
-        """The processes that wait at a place for tasks of a program. One that gets its tasks at once stays in its
+    def _fit(self, gpu: str, folder: Path, program: Program) -> list[Process]:
+        """The processes that wait on a GPU for tasks of a program. One that gets its tasks at once stays in its
         folder, where the tool around it reports."""
-        wanted = _identity(place.gpu, program)
+        wanted = _identity(gpu, program)
         return [
             p
             for p in self._waiting

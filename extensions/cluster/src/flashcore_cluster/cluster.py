@@ -18,9 +18,9 @@ import platform
 import shutil
 import tarfile
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -296,6 +296,7 @@ class _Actor:
         self._lease.__enter__()  # until this process ends
         self._pool = Pool([LocalGpu(uuid)])
         self._pool.stays = True  # these end with this process
+        self._thread = ThreadPoolExecutor(1)  # Linux ends a process with the thread that started it
         self._folder = tempfile.mkdtemp(prefix="flashcore-")
         self._description = Description(uuid, platform.node(), Gpu.find(), __version__, os.getpid())
 
@@ -325,11 +326,10 @@ class _Actor:
             except Exception as error:
                 errors.append((int(Exit.FAILED), str(error), ""))
 
-        thread = threading.Thread(target=work, daemon=True)
-        thread.start()
+        working = self._thread.submit(work)
         offsets: dict[str, int] = {}
         while True:
-            over = not thread.is_alive()  # looked at before the files, so that no last line is missed
+            over = working.done()  # looked at before the files, so that no last line is missed
             yield from _grown(folder, offsets)
             if over:
                 break
