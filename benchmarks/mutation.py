@@ -56,7 +56,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "stages/bench/child": ("stages/bench/test_case_times.py", "stages/bench/test_bench.py"),
     "runner/driver": ("stages/bench/test_case_times.py", "stages/bench/test_bench.py"),
     "stages/bench/message": ("stages/bench/test_case_times.py", "stages/bench/test_bench.py"),
-    "stages/bench/rotation": ("stages/bench/test_proof.py", "stages/bench/test_case_times.py"),
+    "stages/bench/sets": ("stages/bench/test_proof.py", "stages/bench/test_case_times.py"),
     "stages/check/child": ("stages/check/test_check.py",),
     "stages/context": ("stages/test_context.py",),
     "machine/toolchain": ("cli/test_gate.py",),

@@ -24,7 +24,7 @@ from flashcore.runner.process import Limits, LocalGpu
 from flashcore.runner.queue import Pool
 from flashcore.stages.bench import case_times, interleave
 from flashcore.stages.bench.child import Choose
-from flashcore.stages.bench.proof import Sets
+from flashcore.stages.bench.sets import Sets
 from flashcore.stages.settings import Bench
 from flashcore_map import looks
 from tests.softmax_cases import case

@@ -24,8 +24,8 @@ from flashcore.runner.journal import Journal, Task
 from flashcore.runner.kernel_call import Caller, KernelCall, is_poisoned, serve
 from flashcore.stages.bench import child as bench_child
 from flashcore.stages.bench.message import CaseTimes, Series
-from flashcore.stages.bench.proof import Sets
 from flashcore.stages.bench.racing import Race
+from flashcore.stages.bench.sets import Sets
 from flashcore.stages.bench.statistics import StopRule
 from flashcore.stages.bench.timing import timer_for
 

@@ -16,7 +16,7 @@ from flashcore.machine.gpu import Nvml
 from flashcore.runner.journal import Journal, Task
 from flashcore.runner.kernel_call import Caller, KernelCall, serve
 from flashcore.stages.bench.interleave import release
-from flashcore.stages.bench.rotation import Rotation
+from flashcore.stages.bench.sets import Sets
 from flashcore.stages.bench.timing import timer_for
 
 if TYPE_CHECKING:
@@ -117,10 +117,10 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     """
     case, device = KernelCall.from_json(task.payload["case"]), task.payload["device"]
     caller, timer = Caller(case, device=device), timer_for(device)
-    rotation = Rotation(timer, case, caller.problem, device)
-    if rotation.restored:
+    sets = Sets(timer, case, caller.problem, device)
+    if sets.restored:
         raise FlashcoreError("its calls write their inputs, and restoring these takes energy too")
-    load = Load(rotation.prepare(timer, caller))
+    load = Load(sets.prepare(timer, caller))
     idle = _idle()
     log.step(task.name, "energy", case.variant)
     read(_nvml(), WARM_UP + random.uniform(0, _PERIOD), load.feed)

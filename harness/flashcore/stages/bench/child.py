@@ -23,8 +23,9 @@ from flashcore.runner.kernel_call import Caller, KernelCall, is_poisoned, serve,
 from flashcore.runner.problem_file import load_problem
 from flashcore.stages.bench.interleave import Turns, Watch, distributions, release, sample
 from flashcore.stages.bench.message import CaseTimes, ShapeTimes
-from flashcore.stages.bench.proof import Sets, last_sample
+from flashcore.stages.bench.proof import last_sample
 from flashcore.stages.bench.racing import Race
+from flashcore.stages.bench.sets import Sets
 from flashcore.stages.bench.statistics import StopRule
 from flashcore.stages.bench.timing import Timed, timer_for
 
