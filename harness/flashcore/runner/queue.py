@@ -231,7 +231,7 @@ class _Run:
         for slot in self._slots:
             if slot.child is None and self._is_usable(slot) and (tasks := self._pull(slot, most)):
                 slot.child = self.pool.child(slot.place, self.folder, tasks, self.program)
-        busy = [slot for slot in self._slots if slot.child]
+        busy = [(slot, slot.child) for slot in self._slots if slot.child]
         if not busy:
             left = sum(map(len, (*self._queue, *(slot.tasks for slot in self._slots))))
             if left and not any(slot.until and slot.until > time.monotonic() for slot in self._slots):
@@ -239,13 +239,12 @@ class _Run:
                     f"no GPU is left to run {left} tasks on", "see supervisor.jsonl; continue with --resume"
                 )
             return left > 0
-        for slot in busy:
-            self._follow(slot, slot.child)
+        for slot, child in busy:
+            self._follow(slot, child)
         return True
 
-    def _follow(self, slot: _Slot, child: Child | None) -> None:
+    def _follow(self, slot: _Slot, child: Child) -> None:
         """Takes in a child's answers, and gives it more tasks."""
-        assert child is not None
         for result in child.poll():
             self._settle(slot, result)
         if child.ended:
