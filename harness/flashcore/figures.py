@@ -43,6 +43,7 @@ COLUMNS = (
     *("counted over useful FLOPs", "mJ per call", "GFLOP/J", "fault"),
 )
 HEIGHT, TOP, BOTTOM = 620, 56, 52  # pixels
+_TALL = HEIGHT - TOP - BOTTOM  # of the axes
 _WIDTH = 700  # pixels between the axes, for which labels are placed
 _LINE, _LETTER, _ARROW = 15, 6, 26  # pixels: a label's line and letter, and from its mark to it
 
@@ -313,41 +314,19 @@ class Chart:
     ) -> Iterator[dict[str, Any]]:
         """Labels of roofs and of named marks. No two are at the same height, so that none covers another at any
         width."""
-        tall, wide = HEIGHT - TOP - BOTTOM, across[1] - across[0]
-        scale = tall / (up[1] - up[0])
-        taken: list[tuple[float, float]] = []
+        bands = _Bands()
+        yield from _roof_labels(roofs, level, across, up, bands)
+        yield from self._mark_labels(marks, across, up, bands)
+
+    def _mark_labels(
+        self, marks: Sequence[Point], across: Sequence[float], up: Sequence[float], bands: _Bands
+    ) -> Iterator[dict[str, Any]]:
+        """Labels of the named marks, in the order of the marks' heights."""
+        wide, scale = across[1] - across[0], _TALL / (up[1] - up[0])
         spots = [((log10(p.intensity) - across[0]) * _WIDTH / wide, (up[1] - log10(p.tflops)) * scale) for p in marks]
-
-        def place(at: float, size: int, above: float = 0.0, avoided: Sequence[float] = ()) -> tuple[float, float]:
-            """The free band of that size that is nearest ``at``, pixels from the top, and covers the fewest of the
-            heights ``avoided``: its cost, and its center."""
-            every = range(size // 2, tall - size // 2, 4)
-            free = (y for y in every if y >= above and all(abs(y - t) >= (size + s) / 2 for t, s in taken))
-            costs = ((abs(y - at) + 2 * _LINE * sum(abs(y - b) < size / 2 + 4 for b in avoided), y) for y in free)
-            return min(costs, default=(inf, at))
-
-        named = {r.resource: r for r in reversed(roofs) if level in (r.resource, "all") or r.unit == "TFLOP/s"}
-        highest = log10(max((r.value for r in roofs if r.unit == "TFLOP/s"), default=1e9))
-        for roof in named.values():
-            flat = roof.unit == "TFLOP/s"
-            # A slope's is near the highest flat roof, or where the slope leaves the view: no mark is above a roof.
-            end = min(across[1], min(up[1], highest) - 36 / scale - log10(roof.value / 1e3))
-            x = across[1] if flat else end
-            y = (up[1] - log10(height(roof, 10**x))) * scale - 9 * flat
-            if x > across[0] + 0.3 * wide and 0 < y < tall:  # the legend has the others
-                taken.append((place(y, _LINE + 2)[1], _LINE + 2))
-                yield {
-                    "x": x,
-                    "y": up[1] - taken[-1][0] / scale,
-                    "text": f"{name(roof.resource)} {significant(roof.value, 3)} {roof.unit}",
-                    "xanchor": "right",
-                    "showarrow": False,
-                    "xshift": -4 if flat else -12,
-                    "font": {"color": COLORS.get(roof.resource, COMPUTE)},
-                }
         nearest = {p.subject: p for p in sorted(marks, key=lambda p: p.share or 0) if p.subject in self.labels}
         at = 0.0
-        for p in sorted(nearest.values(), key=lambda p: -p.tflops):  # labels in the order of their marks
+        for p in sorted(nearest.values(), key=lambda p: -p.tflops):
             x, y, lower = log10(p.intensity), (up[1] - log10(p.tflops)) * scale, _roof(p)
             share = f", {percentage(100 * (p.share or 0))} of {name(lower.resource)}" if lower else ""
             if p.counted != USEFUL and (padding := self.padding(p.subject)):
@@ -358,11 +337,11 @@ class Chart:
             center, places = (x - across[0]) * _WIDTH / wide, []
             for side, near in (("left", center + _ARROW), ("right", center - _ARROW - long)):  # of the label
                 covered = [b for a, b in spots if near < a < near + long]
-                over = max(0.0, -near, near + long - _WIDTH) * tall
-                cost, middle = place(y, 2 * _LINE + 4, at, covered)
+                over = max(0.0, -near, near + long - _WIDTH) * _TALL
+                cost, middle = bands.place(y, 2 * _LINE + 4, at, covered)
                 places.append((over + cost, middle, side))
             _, at, side = min(places)
-            taken.append((at, 2 * _LINE + 4))
+            bands.taken.append((at, 2 * _LINE + 4))
             yield {
                 "x": x,
                 "y": log10(p.tflops),
@@ -376,6 +355,49 @@ class Chart:
                 "arrowcolor": COMPUTE,
                 "standoff": 6,
                 "bgcolor": "rgba(255,255,255,0.8)",
+            }
+
+
+class _Bands:
+    """Horizontal bands of the chart that labels take. ``taken`` has the center and the size of each, pixels from the
+    top."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[float, float]] = []
+
+    def place(self, at: float, size: int, above: float = 0.0, avoided: Sequence[float] = ()) -> tuple[float, float]:
+        """The free band of that size that is nearest ``at``, not above ``above``, and covers the fewest of the heights
+        ``avoided``: its cost, and its center."""
+        every = range(size // 2, _TALL - size // 2, 4)
+        free = (y for y in every if y >= above and all(abs(y - t) >= (size + s) / 2 for t, s in self.taken))
+        costs = ((abs(y - at) + 2 * _LINE * sum(abs(y - b) < size / 2 + 4 for b in avoided), y) for y in free)
+        return min(costs, default=(inf, at))
+
+
+def _roof_labels(
+    roofs: Sequence[Roof], level: str, across: Sequence[float], up: Sequence[float], bands: _Bands
+) -> Iterator[dict[str, Any]]:
+    """Labels of the roofs of a level and of those that are flat, at the right."""
+    wide, scale = across[1] - across[0], _TALL / (up[1] - up[0])
+    named = {r.resource: r for r in reversed(roofs) if level in (r.resource, "all") or r.unit == "TFLOP/s"}
+    highest = log10(max((r.value for r in roofs if r.unit == "TFLOP/s"), default=1e9))
+    for roof in named.values():
+        flat = roof.unit == "TFLOP/s"
+        # A slope's is near the highest flat roof, or where the slope leaves the view: no mark is above a roof.
+        end = min(across[1], min(up[1], highest) - 36 / scale - log10(roof.value / 1e3))
+        x = across[1] if flat else end
+        y = (up[1] - log10(height(roof, 10**x))) * scale - 9 * flat
+        if x > across[0] + 0.3 * wide and 0 < y < _TALL:  # the legend has the others
+            middle = bands.place(y, _LINE + 2)[1]
+            bands.taken.append((middle, _LINE + 2))
+            yield {
+                "x": x,
+                "y": up[1] - middle / scale,
+                "text": f"{name(roof.resource)} {significant(roof.value, 3)} {roof.unit}",
+                "xanchor": "right",
+                "showarrow": False,
+                "xshift": -4 if flat else -12,
+                "font": {"color": COLORS.get(roof.resource, COMPUTE)},
             }
 
 

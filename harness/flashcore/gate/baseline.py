@@ -317,24 +317,11 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
     kernels |= {*old_names.values()}
     gone = {key[:3]: None for key in old.values if built.get(key[:2]) and key[:3] not in kernels}
     lines = matched(old.values, now, old_names)
-    merged: dict[Key, float] = {}
-    tightened: list[str] = []
-    worse: list[str] = []
-    for key, value in now.items():
-        allowance = ALLOWANCES[key.fact]
-        if key not in lines:
-            # A baseline omits zeros that can only rise, so such a fact is not new.
-            if not ratchet or allowance.better == "higher":
-                merged[key] = value
-            continue
-        old_value = old.values[lines[key]]
-        better = allowance.improves(value, old_value)
-        merged[key] = value if better else old_value
-        change = f"{key} {number(old_value)} → {number(value, FACTS[key.fact].unit)}"
-        if better:
-            tightened.append(change)
-        elif allowance.improves(allowance.limit(old_value), value):
-            worse.append(f"{change}: {_loosening(key, value)}")
+    kept_values = {key: old.values[line] for key, line in lines.items()}
+    # A baseline omits zeros that can only rise, so such a fact is not new.
+    added = {k: v for k, v in now.items() if k not in lines and (not ratchet or ALLOWANCES[k.fact].better == "higher")}
+    better, worse = _moved(now, kept_values)
+    merged = {key: now[key] if key in better else value for key, value in kept_values.items()} | added
 
     def stays(key: Key) -> bool:
         """Whether an old line remains: its variant was not built (--variant, --arch, a compile error)."""
@@ -349,7 +336,20 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
     kept = {name: version for name, version in before.items() if name in remaining}
     names = tuple(f"{variant}/{kernel} ({arch})" for variant, arch, kernel in gone if not ratchet)
     saved = replace(new, compilers={**kept, **made_by}, values=values, noted=notes)
-    return Saved(saved, tuple(tightened), tuple(worse), failed, names)
+    return Saved(saved, tuple(better.values()), tuple(worse), failed, names)
+
+
+def _moved(now: Mapping[Key, float], old: Mapping[Key, float]) -> tuple[dict[Key, str], list[str]]:
+    """The improvements of the values of ``old``, and the regressions beyond their allowance, in words."""
+    better, worse = {}, []
+    for key, was in old.items():
+        allowance, value = ALLOWANCES[key.fact], now[key]
+        change = f"{key} {number(was)} → {number(value, FACTS[key.fact].unit)}"
+        if allowance.improves(value, was):
+            better[key] = change
+        elif allowance.improves(allowance.limit(was), value):
+            worse.append(f"{change}: {_loosening(key, value)}")
+    return better, worse
 
 
 def words(versions: Mapping[str, str]) -> str:

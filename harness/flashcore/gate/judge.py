@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from flashcore.chips import occupancy
 from flashcore.errors import Exit
@@ -136,8 +136,9 @@ def judge(
         required_budgets: names of budgets whose facts are required in any tier.
     """
     compared = BaselineLimits() if baseline is None else limits(record, baseline, variants, today)
-    required = TIERS[: TIERS.index(require) + 1]
-    gate = _Gate(record, required, today, variants, baseline, required_budgets, compared.before)
+    expansion, others = Expansion(record, variants), _other_compilers(record, baseline)
+    required = _Required(TIERS[: TIERS.index(require) + 1], required_budgets)
+    gate = _Gate(record, expansion, required, today, others, compared.before)
     verdicts = [*gate.builds(), *gate.correct(), *gate.runs(), *gate.plans()]
     for budget in (_PLANNED, *record.suite.budgets):
         verdicts += gate.verdicts(budget, gate.expansion.expand(budget))
@@ -186,21 +187,44 @@ _IMPLICIT = {name: Budget(name, name, "1", "counters", "limit", _ALL_VARIANTS, m
 WAIVER_STATES: tuple[WaiverState, ...] = ("idle", "not needed", "expired", "holds", "exceeded")
 
 
+class _Required(NamedTuple):
+    """The tiers, and the names of the budgets in any tier, whose unmeasured limits exit 3."""
+
+    tiers: Collection[Tier]
+    budgets: Collection[str]
+
+    def needs(self, budget: Budget) -> bool:
+        return budget.tier in self.tiers or budget.name in self.budgets
+
+
+def _other_compilers(record: Record, baseline: Baseline | None) -> dict[str, str]:
+    """By compiler, why its static facts cannot be compared with the suite's budgets or baseline."""
+    trouble = {} if baseline is None else another_compiler(record, baseline)
+    for compiler, version in compilers(record).items():
+        expected = record.suite.languages.get(compiler, record.suite.nvcc)
+        if ".".join(version.split(".")[:2]) != expected:
+            trouble[compiler] = (
+                f"built with {compiler} {version}, but the static budgets were set with {expected}: "
+                "static facts compare only within one release"
+            )
+    return trouble
+
+
 class _Gate:
     """The verdicts on one record; :func:`judge` describes the arguments.
 
     Args:
+        trouble: by compiler, why its static facts cannot be compared with the suite's budgets.
         before: the baseline's values, by the name and the subject of the fact.
     """
 
     def __init__(
         self,
         record: Record,
-        required: Collection[Tier],
+        expansion: Expansion,
+        required: _Required,
         today: date | None,
-        variants: Collection[str] | None,
-        baseline: Baseline | None,
-        required_budgets: Collection[str],
+        trouble: Mapping[str, str],
         before: Mapping[tuple[str, Subject], float],
     ) -> None:
         self.record = record
@@ -208,18 +232,9 @@ class _Gate:
         self.budgets = {budget.name for budget in record.suite.budgets}
         self.required = required
         self.today = today
-        self.required_budgets = required_budgets
-        self.expansion = Expansion(record, variants)
+        self.expansion = expansion
+        self.trouble = trouble
         self.stopped: list[str] = []  # builds and plans that the machine stopped, with the reason
-        #: By compiler, why its static facts cannot be compared with the suite's budgets.
-        self.trouble = {} if baseline is None else another_compiler(record, baseline)
-        for compiler, version in compilers(record).items():
-            expected = record.suite.languages.get(compiler, record.suite.nvcc)
-            if ".".join(version.split(".")[:2]) != expected:
-                self.trouble[compiler] = (
-                    f"built with {compiler} {version}, but the static budgets were set with {expected}: "
-                    "static facts compare only within one release"
-                )
         #: By budget, each waiver with the values that it was applied to: excess over the limit, value, state.
         self.waivers = grouped((w.budget, (w, list[tuple[float, float, WaiverState]]())) for w in record.suite.waivers)
 
@@ -353,7 +368,7 @@ class _Gate:
             limit=_LIMITS.get(name, "judged by its extension"),
             source=_ALL_VARIANTS,
             reason=reason,
-            required=tier in self.required,
+            required=tier in self.required.tiers,
         )
 
     # --- verdicts -------------------------------------------------------------------------------
@@ -361,7 +376,7 @@ class _Gate:
     def verdicts(self, budget: Budget, expectations: Iterable[Expectation]) -> Iterator[Verdict]:
         """The outcome of a budget on each of its subjects."""
         limit = limit_text(budget)
-        required = budget.severity == "limit" and (budget.tier in self.required or budget.name in self.required_budgets)
+        required = budget.severity == "limit" and self.required.needs(budget)
         for expectation in expectations:
             subject, fact, other_gpu = expectation.subject, expectation.fact, expectation.other_gpu
             value, cause = _number(fact)
