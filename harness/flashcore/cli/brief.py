@@ -10,9 +10,8 @@ from typing import Any
 
 from flashcore.errors import UsageError
 from flashcore.explain import heat, roofline
-from flashcore.explain.answer import Answer, Answers, Correctness, Duration, Missing
+from flashcore.explain.answer import Answer, Correctness, Duration, Missing
 from flashcore.explain.limiter import WORTH
-from flashcore.explain.readings import Readings
 from flashcore.explain.verdict import Verdict
 from flashcore.gate.formats import escaped
 from flashcore.model.case import Case
@@ -40,7 +39,7 @@ def brief(judged: Judged, case: str) -> _Data:
     variants, [shape, *_] = select(record.suite, (name,), (at,))
     if variants[0].name != name:
         raise UsageError(f"{case}: expected VARIANT/SHAPE, such as {variants[0].name}/{shape.name}")
-    answer = Answers(Readings(record), judged.judgement).of(selected)
+    answer = judged.answers.of(selected)
     parts, part = answer.parts, answer.unadvised
 
     def by(*names: str) -> list[str]:

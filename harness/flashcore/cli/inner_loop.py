@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flashcore.explain.advice import sentence
-from flashcore.explain.answer import Answer, Answers, Correctness, Duration
+from flashcore.explain.answer import Answer, Correctness, Duration
 from flashcore.explain.compare_records import compare
 from flashcore.explain.comparison import Comparison
-from flashcore.explain.readings import Readings
 from flashcore.explain.verdict import Verdicts
 from flashcore.gate.wording import sentence as verdict_sentence
 from flashcore.model.case import Case
@@ -30,7 +29,7 @@ def answers(judged: Judged, previous: Record | None, variant: str) -> list[str]:
     shapes = [s for s in record.suite.shapes if any(f.subject.shape == s for f in record.facts.of(variant))]
     no_run = ": ".join(filter(None, ("no earlier run to compare with", reason)))
     against = f"against run {before.before.name}" if before else no_run
-    answers = Answers(Readings(record), judged.judgement)
+    answers = judged.answers
     all_answers = [answers.of(Case(variant, shape)) for shape in shapes]
     lines = [f"{variant} on {record.gpu or 'no GPU'} ({against})"]
     anywhere = Case(variant, next(iter(record.suite.shapes)))

@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 
 from flashcore.errors import Exit, UsageError, worst
+from flashcore.explain.answer import Answers
+from flashcore.explain.readings import Readings
 from flashcore.explain.verdict import Verdict
 from flashcore.gate import baseline, judge, regressions
 from flashcore.gate.baseline import DEFAULT, Baseline
@@ -49,7 +52,7 @@ class Rules:
     day: date | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Judged:
     """A record, with all budgets that it was judged by, and the result.
 
@@ -63,6 +66,11 @@ class Judged:
     variants: Sequence[str] | None
     file: Path | None
     baseline: Baseline | None
+
+    @cached_property
+    def answers(self) -> Answers:
+        """The answers for the record's cases."""
+        return Answers(Readings(self.record), self.judgement)
 
 
 def judge_record(rules: Rules, record: Record) -> Judged:
