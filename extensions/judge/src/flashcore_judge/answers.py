@@ -14,7 +14,6 @@ import random
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +52,7 @@ class Answers:
         Raises:
             CapabilityError: a process did not answer: the suite or the machine is at fault, not the candidate.
         """
-        given, answers = asdict(case), []
+        given, answers = case.to_json(), []
         for task in tasks:
             process, thread = self._processes[task["number"] % len(self._processes)]
             answers.append((task, thread.submit(process.ask, json.dumps({**task, "case": given}))))
