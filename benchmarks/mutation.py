@@ -332,8 +332,6 @@ def copy_of(root: Path, folder: Path) -> Path:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs all of it; 1 if fewer than the goal are killed."""
-    if importlib.util.find_spec("cosmic_ray") is None:
-        raise SystemExit("bench-mutation needs cosmic-ray: pip install -e '.[mutation]'")
     return raw.main(
         __file__, __doc__, arguments, measure, table, argv, lambda results: 0 if share(results) >= GOAL else 1
     )
@@ -350,6 +348,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Draws the mutants and tests each."""
+    if importlib.util.find_spec("cosmic_ray") is None:
+        raise SystemExit("bench-mutation needs cosmic-ray: pip install -e '.[mutation]'")
     machine = raw.machine()
     sources = {m: (raw.ROOT / PACKAGE / f"{m}.py").read_text(encoding="utf-8") for m in options.only or modules()}
     rows: list[dict[str, Any] | Mutant] = []

@@ -173,12 +173,12 @@ SPOILED: dict[str, Callable[[Path], object]] = {
     "an edited cubin": lambda folder: spoil(folder / "variant.cubin", b"copy_kernel", b"cope_kernel"),
     "an edited log": lambda folder: spoil(folder / "variant.log", b"registers", b"registerz"),
     "an edited library": lambda folder: spoil(folder / "plan.so", b"copy_kernel", b"cope_kernel"),
-    "an edited list of contents": lambda folder: spoil(folder / "made.json", b'"host":"', b'"hose":"'),
+    "an edited list of contents": lambda folder: spoil(folder / "contents.json", b'"host":"', b'"hose":"'),
     "an edited object": lambda folder: spoil(folder / "variant.o", b"copy_kernel", b"cope_kernel"),
     "an added listing": lambda folder: (folder / "variant.sass").write_text("edited"),
     "another variant's folder": renamed,
     "a folder that others may write": lambda folder: folder.chmod(0o777),
-    "a manifest that others may write": lambda folder: (folder / "made.json").chmod(0o666),
+    "a manifest that others may write": lambda folder: (folder / "contents.json").chmod(0o666),
     "a list of files that others may write": lambda folder: next(folder.parent.glob("two_steps-*.json")).chmod(0o666),
 }
 

@@ -156,13 +156,13 @@ def test_the_gate_tells_what_the_baseline_knows(built: Path, capsys: pytest.Capt
         source.write_text(text.replace("(s.N + 256 * EACH - 1)", "(s.N / 2 + 256 * EACH - 1)"))
         assert run(built, "gate") == Exit.OK
         halved = capsys.readouterr().out
-        assert "launch changed: one/copied<1> (small): grid=16 block=256 → grid=8 block=256" in halved
-        assert "machine code changed" not in halved
+        assert "launch grid=16 block=256 → grid=8 block=256 (small)" in halved
+        assert "machine code the same in 2 of 2" in halved
         source.write_text(text.replace("= x[at]", "= x[at] * 1.1"))
         run(built, "gate")
         doubled = capsys.readouterr().out
-        assert "FP64 instructions are new: one/copied<1> (sm_90a); four/copied<4> (sm_90a)" in doubled
-        assert "machine code changed: one/copied<1> (sm_90a); four/copied<4> (sm_90a)" in doubled
+        assert "sass_fp64 0 → 1  one/copied<1> (sm_90a)" in doubled and "sass_fp64 0 → 4  four/copied<4>" in doubled
+        assert "machine code the same in 0 of 2" in doubled
     finally:
         source.write_text(text)
         file.unlink(missing_ok=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks import kills
+from flashcore.runner.journal import Result, encode
 
 
 class Careless(kills.Scenario):
@@ -47,8 +47,7 @@ def test_a_lost_answer_is_found(tmp_path: Path) -> None:
     scenario = kills.Worker(tmp_path / "worker")
     scenario.begin()
     journal = tmp_path / "worker" / "round0" / "journal-001.jsonl"
-    line = {"event": "result", "name": "v0/s", "data": None, "seconds": 0.1}
-    journal.write_text(json.dumps(line) + "\n")
+    journal.write_bytes(encode(Result("v0/s", "ok", seconds=0.1)))
     (journal.parent / "performed").write_text("v0/s 1\n")
     assert list(scenario.look()) == []
     (journal.parent / "performed").write_text("v0/s 1\nv0/s 2\n")

@@ -80,7 +80,7 @@ def test_a_line_that_is_not_the_only_one_comes_with_those_above_it() -> None:
         ("gate/formats", "gate/test_formats.py"),
         ("features/formats/sarif", "features/formats/test_formats.py"),
         ("report/__init__", "report/test_report.py"),
-        ("model/catalogue", "measure/profile/test_ncu_facts.py"),
+        ("model/catalogue", "stages/profile/test_ncu_facts.py"),
     ],
 )
 def test_a_modules_tests_are_those_of_its_name_or_folder(module: str, first: str) -> None:
@@ -89,7 +89,7 @@ def test_a_modules_tests_are_those_of_its_name_or_folder(module: str, first: str
 
 def test_every_module_is_drawn_from_and_has_tests() -> None:
     modules = mutation.modules()
-    assert {"api", "cli/main", "features/formats/sarif", "measure/workers/process"} <= {*modules}
+    assert {"api", "cli/main", "features/formats/sarif", "runner/process"} <= {*modules}
     assert {*mutation.TESTS} <= {*modules}
     files = {test for module in modules for test in mutation.tests_of(module)}
     assert all((ROOT / file).is_file() for file in files)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from flashcore.stages.formulas import formula_facts, works
 from flashcore.stages.settings import Settings
 from flashcore.suites.load import load
 from tests import factory
-from tests.conftest import TOY
+from tests.conftest import ROOT, TOY
 
 PROBLEM = """
 make_inputs = reference = emulate = None
@@ -44,16 +46,24 @@ def test_an_edited_file_has_other_amounts(tmp_path: Path) -> None:
     assert {*map(str, before)}.isdisjoint(map(str, after))
 
 
-def test_an_edited_module_or_table_that_the_problem_reads_has_other_amounts(tmp_path: Path) -> None:
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that is not temporary: files that this process made in one do not count as read."""
+    (ROOT / "build").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=ROOT / "build") as name:
+        yield Path(name)
+
+
+def test_an_edited_module_or_table_that_the_problem_reads_has_other_amounts(folder: Path) -> None:
     text = PROBLEM.format(body="import sizes").replace(": 2", ": sizes.FLOP + float(open(__file__ + '.txt').read())")
     problems = {Path(p.file) for p in factory.suite().problems.values()}
 
     def flop(module: int, table: int) -> set[float]:
         for file in problems:
-            (tmp_path / file.parent).mkdir(parents=True, exist_ok=True)
-            (tmp_path / file.parent / "sizes.py").write_text(f"FLOP = {module}")
-            (tmp_path / f"{file}.txt").write_text(str(table))
-        return {v for a in amounts(tmp_path, text) for name, v in a.items() if name != "flop"}
+            (folder / file.parent).mkdir(parents=True, exist_ok=True)
+            (folder / file.parent / "sizes.py").write_text(f"FLOP = {module}")
+            (folder / f"{file}.txt").write_text(str(table))
+        return {v for a in amounts(folder, text) for name, v in a.items() if name != "flop"}
 
     assert [flop(2, 0), flop(3, 0), flop(3, 4), flop(3, 4)] == [{2}, {3}, {7}, {7}]
 

@@ -58,7 +58,7 @@ def test_the_target_calls_once_to_warm_up_and_once_in_its_range(
     child.perform(Task("p/s", {"case": toy.to_json(), "device": "cpu"}), Journal(tmp_path / "j.jsonl"))
     assert log == [8, ("open", "p/s", "flashcore"), 8, "close"]
     steps = [json.loads(line).get("step") for line in (tmp_path / "j.jsonl").read_text().splitlines()]
-    assert steps == [None, "warm-up", "profiled call"]
+    assert steps == [None, ["warm-up", ""], ["profiled call", ""]]
     # The next variant of the shape gets the same inputs.
     child.perform(Task("p/s", {"case": toy.to_json(), "device": "cpu"}), Journal(tmp_path / "k.jsonl"))
     assert len(load_problem(tmp_path, "problem.py").CALLS) == 1
