@@ -164,7 +164,7 @@ def _repetition(
             return
         # Another attempt is another task, so that a continued run repeats the same steps.
         tasks = [
-            journal.Task(f"{shape}~{attempt}" if attempt else shape, _asked(here, payload))
+            journal.Task(f"{shape}~{attempt}" if attempt else shape, _payload(here, payload))
             for shape, here in left.items()
         ]
         results = perform(tasks)
@@ -206,8 +206,8 @@ def order(process: int) -> list[Side]:
     return rotated(SIDES if process // 3 % 2 == 0 else SIDES[::-1], process)
 
 
-def _asked(contests: Sequence[Contest], payload: Mapping[str, Any]) -> dict[str, Any]:
-    """What a process is asked about the contests of one shape; see :mod:`flashcore.stages.bench.child`."""
+def _payload(contests: Sequence[Contest], payload: Mapping[str, Any]) -> dict[str, Any]:
+    """The payload of the task that times the contests of one shape; see :mod:`flashcore.stages.bench.child`."""
     process, rounds = payload["process"], payload["rounds"]
     builds = [(c, side) for c in rotated(list(contests), process) for side in order(process)]
     fewest = min(_FEWEST_ROUNDS, rounds)
