@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flashcore.errors import UsageError
+from flashcore.machine.isolated import isolated
 from flashcore.model.case import Case
 from flashcore.model.cause import as_json, from_json
 from flashcore.model.causes import MESSAGE, NOT_FINITE, WrongAnswer, WrongElements
@@ -235,8 +235,10 @@ def test_where_the_first_of_a_schema_is_wrong_the_right_ones_are_asked(
 
 def test_unknown_kind(tmp_path: Path) -> None:
     payload = {"case": case("right").to_json(), "device": "cpu", "kinds": ["odd"], "repeats": 1, "opcheck": False}
-    with pytest.raises(UsageError, match="expected some of normal, large, shifted, found odd"):
-        child.perform(Task("right/small", payload), Journal(tmp_path / "journal.jsonl"))
+    journal = Journal(tmp_path / "journal.jsonl")
+    # Isolated, since a check records what its process opens.
+    ended = isolated(60, lambda: child.perform(Task("right/small", payload), journal))
+    assert "kinds: expected some of normal, large, shifted, found odd" in ended.output
 
 
 #: Of the suite with a tensor that is input and output, one with strides, one that may be absent.
