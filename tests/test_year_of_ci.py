@@ -24,14 +24,15 @@ from flashcore.stages.settings import Settings
 from tests import factory
 from tests.conftest import TOY, hide_disassembler
 
-RUN = "20260102T000000Z-0001"
+RUN, LATER = "20260102T000000Z-0001", "20260103T000000Z-0001"
 #: What the child of check records: the files that the problem's code opens.
 READS = """
 import json, sys
 from flashcore.runner import opened_files
-from flashcore.runner.problem_file import load_problem
+from flashcore.runner.problem_file import load_file, load_problem
 opened_files.watch()
 load_problem(sys.argv[1], "problem.py").make_inputs({"N": 8}, 0, "cpu")
+load_file(sys.argv[1] + "/peers.py")
 print(json.dumps(opened_files.reads(sys.argv[1])))
 """
 HELPER = """
@@ -74,14 +75,19 @@ class Repository:
         record = replace(
             made,
             id=RUN,
-            environment=replace(made.environment, gpu="NVIDIA H200", gpu_arch="sm_90a"),
             outcomes=tuple(outcomes),
             keys={case: change(key) for case, key in made.keys.items()},
             facts=Facts([*made.facts, *facts]),
             reads=json.loads(reads.stdout),
             stale={},
         )
-        store.write(record, folder := store.begin(self.folder / "profiles", RUN))
+        self.write(record)
+
+    def write(self, record: Record) -> None:
+        """Writes a record as that of a run with a GPU."""
+        environment = replace(record.environment, gpu="NVIDIA H200", gpu_arch="sm_90a")
+        folder = store.begin(self.folder / "profiles", record.id)
+        store.write(replace(record, environment=environment), folder)
         store.complete(folder)
 
     def gate(self, *words: str) -> int:
@@ -95,8 +101,10 @@ def original(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory)
     suite = shutil.copytree(TOY, folder / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "library").mkdir()
     (folder / "library" / "rounding.py").write_text("LIMIT = 1\n", encoding="utf-8")
-    problem = suite / "problem.py"
-    problem.write_text(problem.read_text(encoding="utf-8") + HELPER, encoding="utf-8")
+    (suite / "sizes.py").write_text("FACTOR = 1\n", encoding="utf-8")
+    for name, more in (("problem.py", HELPER), ("peers.py", "import sizes\n")):
+        file = suite / name
+        file.write_text(file.read_text(encoding="utf-8") + more, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         quiet(patch)
         settings = Settings(str(suite), profiles=str(folder / "none"), build=str(folder / "build"))
@@ -133,6 +141,19 @@ def test_a_helper_of_another_package_decides_what_is_right(
     assert repository.gate("--format", "json") == Exit.UNMEASURED
     reasons = {v["reason"] for v in json.loads(capsys.readouterr().out)["verdicts"] if v["budget"] == "correct"}
     assert any("../library/rounding.py" in reason for reason in reasons)
+
+
+def test_a_reference_that_an_earlier_run_checked_is_stale_with_a_module_that_it_imports(repository: Repository) -> None:
+    repository.measure()
+    profiles = repository.folder / "profiles"
+    settings = Settings(str(repository.suite), profiles=str(profiles), build=str(repository.folder / "build"))
+    later = run.run(open_recordable(settings)).record
+    repository.write(replace(later, id=LATER))
+    shutil.rmtree(profiles / RUN)
+    assert not run.run(open_recordable(settings)).record.stale
+    (repository.suite / "sizes.py").write_text("FACTOR = 2\n", encoding="utf-8")
+    stale = run.run(open_recordable(settings)).record.stale
+    assert {case.variant for case in stale} == {"torch_mul"} and "sizes.py" in str({*stale.values()})
 
 
 @pytest.mark.parametrize(
