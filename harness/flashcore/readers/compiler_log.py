@@ -19,7 +19,8 @@ _FIRST = re.compile(
 _MOST_CHARACTERS = 20_000  # of a message
 _HINTS = {
     "flashcore_launch_plan": "end the source with FLASHCORE_VARIANT(plan, launch) or FLASHCORE_LAUNCHER(launch)",
-    "undefined reference": "define it, or name its library in `libraries`",
+    "undefined reference": "include the file that defines it in the source, or name its library in `libraries`",
+    "flag '--": "add the flag to `flags` of the suite, or of the variant",
     "No such file": "name its folder in `include`, its library in `libraries`, or its Python package in `packages`",
 }
 

@@ -192,6 +192,47 @@ def test_a_file_without_what_can_be_called_gets_a_stub(tmp_path: Path) -> None:
     assert load.load(tmp_path / "suite").shapes
 
 
+#: Launches as public code has them: in a macro, and of a template with constants of the launching function.
+LAUNCHED = """
+template <const int threads, const int group = -1>
+__global__ void packed(const int4* x, int4* y, int* locks) {}
+#define CALL_IF(GROUP) \\
+  else if (group == GROUP) { \\
+    packed<256, GROUP><<<1, 256, 0, stream>>>(x, y, locks); \\
+  }
+int packed_host(const void* x, void* y, void* locks, int group, cudaStream_t stream = 0) {
+  if (false) {}
+  CALL_IF(-1)
+  return 0;
+}
+"""
+TEMPLATE = """
+#define BLOCK 256
+template <unsigned int block, int per_thread, typename T>
+__global__ void reduced(const T* x, T* out, unsigned int n) {}
+int main() {
+  const int PER_THREAD = 4;
+  reduced<BLOCK, PER_THREAD, float><<<1, BLOCK>>>(0, 0, 0);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "call"),
+    [
+        (LAUNCHED, "packed_host((const void*)a.x,"),
+        (TEMPLATE, "reduced<BLOCK, 4, float><<<"),
+        (TEMPLATE.replace("BLOCK, PER_THREAD", "BLOCK, argc"), "throw "),
+        ('#include "kernel.cuh"\nint main() { inner<<<1, 1>>>(0, 0); }\n', "inner<<<"),
+    ],
+)
+def test_launches_of_the_file_say_what_to_call(tmp_path: Path, text: str, call: str) -> None:
+    (tmp_path / "kernel.cuh").write_text("__global__ void inner(const float* x, float* out) {}\n")
+    command.write(tmp_path / "suite", theirs(tmp_path, text))
+    assert call in (tmp_path / "suite" / "launch.cu").read_text()
+    assert load.load(tmp_path / "suite").shapes
+
+
 def test_a_long_name_is_cut(tmp_path: Path) -> None:
     (tmp_path / f"{'tiled_' * 30}.cu").write_text(THEIRS.replace('#include "theirs.h"', ""))
     command.write(tmp_path / "suite", tmp_path / f"{'tiled_' * 30}.cu")

@@ -24,10 +24,19 @@ _NOISE = re.compile(
     rf"|__(?:launch_bounds|cluster_dims|attribute)__\s*{_PARENTHESES}|\b__restrict__\b|\bvolatile\b",
     re.MULTILINE | re.DOTALL,
 )
-_HEAD = re.compile(r"(?P<type>[\w:<>,=&*\s]*?)\b(?P<name>\w+)\s*\((?P<parameters>(?:[^();{}]|\([^()]*\))*)\)\s*\{")
+_HEAD = re.compile(
+    r"(?P<type>[\w:<>,=&*\s-]*?)\b(?!(?:if|for|while|switch)\b)(?P<name>\w+)"
+    r"\s*\((?P<parameters>(?:[^();{}]|\([^()]*\))*)\)\s*\{"
+)
 _TEMPLATE = re.compile(r"(\w+)\s*(?:=[^,>]*)?[,>]")
 _COMMA = re.compile(r",(?![^<]*>)")  # outside of template arguments
-_LAUNCHES = re.compile(r"<<<|[lL]aunch\w*\s*\(")
+_LAUNCHES = r"<<<|[lL]aunch\w*\s*\("
+_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\((?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
+_CONSTANT = re.compile(r"\bconst(?:expr)?\s+(?:unsigned\s+)?\w+\s+(\w+)\s*=\s*(\w+)\s*;")
+#: Template arguments that mean the same anywhere in a file, as macros do.
+_ARGUMENT = re.compile(
+    r"-?\d\w*|true|false|float|double|(unsigned )?(int|char|short|long)|u?int\d+_t|half2?|\w+_bfloat16"
+)
 _PARAMETER = re.compile(r"\s*(?P<type>.*?[\s*&])(?P<name>\w+)\s*(=.*)?", re.DOTALL)
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 _CONDITION = re.compile(r"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b[ \t]*(\w*)")
@@ -87,6 +96,8 @@ _UNKNOWN = Function("", (_INPUT, Parameter("float*", "out")), is_kernel=False)
 
 def functions(text: str) -> Iterator[Function]:
     """The kernels and the launchers that a file defines, in order."""
+    macros = [macro[1] for macro in _MACRO.finditer(text) if re.search(_LAUNCHES, macro[0])]
+    launches = re.compile("|".join((_LAUNCHES, *(rf"\b{name}\b" for name in macros))))
     text = _NOISE.sub(" ", text)
     end = 0
     for head in _HEAD.finditer(text):
@@ -97,11 +108,23 @@ def functions(text: str) -> Iterator[Function]:
             depth += {"{": 1, "}": -1}.get(text[end], 0)
             end += 1
         is_kernel = "__global__" in head["type"]
-        if is_kernel or (head["name"] != "main" and _LAUNCHES.search(text, head.end(), end)):
+        if is_kernel or (head["name"] != "main" and launches.search(text, head.end(), end)):
             parts = filter(None, map(_PARAMETER.fullmatch, _COMMA.split(head["parameters"])))
             parameters = tuple(Parameter(" ".join(p["type"].split()).rstrip("&"), p["name"]) for p in parts)
             template = _TEMPLATE.findall(head["type"]) if "template" in head["type"] else ()
             yield Function(head["name"], parameters, is_kernel, tuple(template))
+
+
+def _as_launched(function: Function, text: str, macros: Collection[str]) -> Function:
+    """A template with the arguments of its first launch in the text, if they mean the same elsewhere."""
+    launch = re.search(rf"\b{function.name}\s*<([^<>]*)>\s*<<<", text)
+    constants = dict(_CONSTANT.findall(text))
+    words = map(str.strip, launch[1].split(",")) if launch and function.template else ()
+    arguments = [constants.get(word, word) for word in words]
+    if not arguments or not all(_ARGUMENT.fullmatch(x) or x in macros for x in arguments):
+        return function
+    whole = ", ".join(arguments)
+    return replace(function.instantiated(whole), name=f"{function.name}<{whole}>", template=())
 
 
 def suite_files(file: Path, folder: Path, launcher: str) -> dict[str, str]:
@@ -117,18 +140,20 @@ def suite_files(file: Path, folder: Path, launcher: str) -> dict[str, str]:
         hint = "hint: a Triton kernel needs no wrapper: docs/how-to/gate-a-triton-kernel.md"
         raise UsageError(f"--from {file}: expected a CUDA file, found Python\n  {hint}")
     try:
-        texts = [*_texts(file.resolve(), {}).values()]
+        texts = _texts(file.resolve(), {})
     except OSError as error:
         raise UsageError(f"--from {file}: expected a CUDA file, found {error.strerror}") from error
-    defined = {name for text in texts for name in _DEFINE.findall(text)}
-    texts = [_compiled(text, defined) for text in texts]
-    included = dict.fromkeys(name for text in texts for name in _INCLUDE.findall(text))
-    every = [*functions(texts[0])]
+    defined = {name for text in texts.values() for name in _DEFINE.findall(text)}
+    texts = {path: _compiled(text, defined) for path, text in texts.items()}
+    included = dict.fromkeys(name for text in texts.values() for name in _INCLUDE.findall(text))
+    own, *beside = (text for path, text in texts.items() if path.parent == file.resolve().parent)
+    every = [*functions(own)] or [function for text in beside for function in functions(text)]
     names = ", ".join(dict.fromkeys(f.name for f in every)) or "none"
     named = [f for f in every if f.name == launcher.partition("<")[0].rpartition(":")[2]]
     if launcher and not named:
         raise UsageError(f"--launcher {launcher}: expected a kernel or launcher of {file}, found only {names}")
-    function = min(named or [f for f in every if f.guesses < 3], key=lambda f: f.guesses, default=_UNKNOWN)
+    chosen = named or [g for f in every if (g := _as_launched(f, own, defined)).guesses < 3]
+    function = min(chosen, key=lambda f: f.guesses, default=_UNKNOWN)
     function = function.instantiated(launcher.partition("<")[2].removesuffix(">"))
     arguments = {_name(p.name): p for p in function.parameters if p.kind not in ("", "stream")}
     tensors = {name: p.cpp for name, p in arguments.items() if p.kind == "Tensor"}
