@@ -7,6 +7,7 @@ import enum
 import fcntl
 import functools
 import gc
+import hashlib
 import importlib
 import os
 import pickle
@@ -29,6 +30,7 @@ from flashcore.build import build
 from flashcore.errors import FlashcoreError
 from flashcore.machine import python_process, toolchain
 from flashcore.machine.gpu import Gpu
+from flashcore.model import cache
 from flashcore.model.files import file_hash
 from flashcore.model.record import Artifact, Record
 from flashcore.model.suite import Suite, Variant
@@ -281,6 +283,22 @@ class Built:
         return next(a for a in self.artifacts if (a.variant, a.arch) == (variant, arch))
 
 
+#: The packages that a build may import.
+BUILDS = ("errors.py", "model", "chips", "suites", "readers", "records", "machine", "build")
+
+
+def _sources(suite: Path) -> str:
+    """A hash of what decides a build: the code that builds, the suite, the compilers, Python."""
+    disassembler = toolchain.optional_tool("nvdisasm")  # a test may hide it
+    tools = [*toolchain.compilers(toolchain.find_nvcc()), *filter(None, [disassembler])]
+    digest = hashlib.sha256(f"{sys.version} {cache.stamp(tools)}".encode())
+    for place in (*(ROOT / "harness" / "flashcore" / name for name in BUILDS), suite):
+        for file in sorted(place.rglob("*")) if place.is_dir() else [place]:
+            if file.is_file() and file.suffix != ".pyc":
+                digest.update(f"\0{file}\0".encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
 def build_once(
     factory: pytest.TempPathFactory,
     loaded: Suite,
@@ -292,25 +310,31 @@ def build_once(
 ) -> Built:
     """A suite's build for this worker's tests.
 
-    The workers of a run compile it once: the first that asks does, the others wait. Each has a copy of its own then,
-    which no other worker's test changes.
+    It is kept in ``build/tests`` for later runs, in a folder of these sources; there the build compiles again what
+    reads other headers or has another environment. Of a run's workers, the first that asks builds, the others wait.
+    Each has a copy of its own then, which no other worker's test changes.
     """
-    base_folder = factory.getbasetemp()
-    shared = (
-        (base_folder.parent if "PYTEST_XDIST_WORKER" in os.environ else base_folder) / "built" / (name or loaded.name)
-    )
-    shared.mkdir(parents=True, exist_ok=True)
-    made, kept = shared / "build", shared / "artifacts.pickle"
-    with (shared / "lock").open("w") as lock:
+    place = ROOT / "build" / "tests" / (name or loaded.name)
+    shared = place / _sources(Path(loaded.root))
+    made, kept, run = shared / "build", shared / "artifacts.pickle", os.environ.get("PYTEST_XDIST_TESTRUNUID", "")
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / "lock").open("a+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not kept.is_file():
+        lock.seek(0)
+        if not run or lock.read() != run or not kept.is_file():
+            for old in place.glob("*/"):
+                if old != shared:
+                    shutil.rmtree(old)
             options = build.Options(archs=archs)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("NVCC_PREPEND_FLAGS", SMALL_HEADER)  # whoever asks first
                 artifacts = build.build(loaded, made, options, variants=variants, with_operator=with_operator)
-            kept.write_bytes(pickle.dumps(artifacts))
-    folder = shutil.copytree(made, factory.mktemp(loaded.name) / "build")
-    return Built(loaded, folder, [_moved(a, made, folder) for a in pickle.loads(kept.read_bytes())])
+            found = [replace(a, cached=True, seconds=None) if a.status == "ok" else a for a in artifacts]
+            kept.write_bytes(pickle.dumps(found))
+            lock.truncate(0)
+            lock.write(run)
+        folder = shutil.copytree(made, factory.mktemp(loaded.name) / "build")
+        return Built(loaded, folder, [_moved(a, made, folder) for a in pickle.loads(kept.read_bytes())])
 
 
 def _moved(artifact: Artifact, old: Path, new: Path) -> Artifact:
