@@ -70,13 +70,16 @@ doctor: $(READY) ## report which stages this machine supports, and how to fix th
 test: style size ## lint, type check and test; leaves out the tests marked `slow` (6 minutes the first time, on 2 cores)
 	@$(MAKE) --no-print-directory -j2 types pytest MARKED='-m "not slow"'
 
-test-all: style size ## lint, type check and run every test (.ci/run does)
+test-all: style size ## lint, type check and run every test, those of benchmarks/ too (.ci/run does)
 	@$(MAKE) --no-print-directory -j2 types pytest
+	$(PYTEST) benchmarks
 
 lint: style types ## ruff, mypy --strict, the import contract
 
-pytest: $(DEV) # one worker per file, so that a file's fixtures are created once
-	$(PY) -m pytest -q -n auto --dist loadfile --no-loadscope-reorder $(MARKED) $(ARGS)
+# One worker per file, so that a file's fixtures are created once.
+PYTEST = $(PY) -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
+pytest: $(DEV)
+	$(PYTEST) $(MARKED) $(ARGS)
 
 types: $(DEV) # prints all output at once, since pytest prints at the same time
 	@output=$$($(PY) -m mypy 2>&1); code=$$?; printf '\nmypy: %s\n' "$$output"; exit $$code

@@ -1,0 +1,3 @@
+"""The fixtures of the package's tests, for the tests of benchmarks."""
+
+pytest_plugins = ["tests.conftest"]
