@@ -306,7 +306,7 @@ def build_once(
     *,
     name: str = "",
     archs: tuple[str, ...] = (),
-    with_operator: bool = True,
+    operator: bool = True,
 ) -> Built:
     """A suite's build for this worker's tests.
 
@@ -325,10 +325,10 @@ def build_once(
             for old in place.glob("*/"):
                 if old != shared:
                     shutil.rmtree(old)
-            options = build.Options(archs=archs)
+            options = build.Options(archs=archs, operator=operator)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("NVCC_PREPEND_FLAGS", SMALL_HEADER)  # whoever asks first
-                artifacts = build.build(loaded, made, options, variants=variants, with_operator=with_operator)
+                artifacts = build.build(loaded, made, options, variants=variants)
             found = [replace(a, cached=True, seconds=None) if a.status == "ok" else a for a in artifacts]
             kept.write_bytes(pickle.dumps(found))
             lock.truncate(0)
@@ -356,9 +356,7 @@ def compiled(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory)
     loaded = load.load(TOY)
     chosen = [loaded.variants[name] for name in ("plain", "two_steps")]
     with no_disassembler():
-        return build_once(
-            tmp_path_factory, loaded, chosen, name="compiled", archs=("sm_90a",), with_operator=False
-        ).folder
+        return build_once(tmp_path_factory, loaded, chosen, name="compiled", archs=("sm_90a",), operator=False).folder
 
 
 @pytest.fixture(scope="session")
@@ -374,7 +372,7 @@ def faulty(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -
     loaded = load.load(FAULTS)
     chosen = [loaded.variants[n] for n in ("good", "does_not_compile", "no_variant", *HOST_FAULTS)]
     with no_disassembler():
-        return build_once(tmp_path_factory, loaded, chosen, with_operator=False)
+        return build_once(tmp_path_factory, loaded, chosen, operator=False)
 
 
 @pytest.fixture
@@ -415,9 +413,9 @@ def compile_one(folder: Path, into: Path, glob: str = "*", arch: str = "sm_90a")
     """Builds the variants of a suite that match, for one arch, without the torch operator and SASS."""
     loaded = load.load(folder)
     variants, _ = load.select(loaded, (glob,))
-    options = build.Options(archs=(arch,))
+    options = build.Options(archs=(arch,), operator=False)
     with no_disassembler():
-        artifacts = build.build(loaded, into, options, variants=variants, with_operator=False)
+        artifacts = build.build(loaded, into, options, variants=variants)
     return Built(loaded, into, artifacts)
 
 

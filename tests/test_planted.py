@@ -249,7 +249,7 @@ class World:
 
     def _built(self, suite: Suite, names: Set[str]) -> list[Artifact]:
         variants = [suite.variants[name] for name in sorted(names)]
-        return build.build(suite, self.build, build.Options(), variants=variants, with_operator=False)
+        return build.build(suite, self.build, build.Options(operator=False), variants=variants)
 
     def record(self, name: str) -> Record:
         artifact = next(a for a in self.artifacts if a.variant == name)
@@ -308,7 +308,7 @@ def rebuilt(world: World, folder: Path, objects: Path, text: Callable[[str], str
     manifest = folder / "elsewhere" / "suite" / "suite.toml"
     manifest.write_text(text(manifest.read_text()))
     suite = suite_module.load(manifest.parent)
-    made = build.build(suite, objects, build.Options(), variants=suite.variants.values(), with_operator=False)
+    made = build.build(suite, objects, build.Options(operator=False), variants=suite.variants.values())
     artifact = next(a for a in made if a.variant == "sound")
     plans = launch_plan.plans(suite, [artifact], list(suite.shapes.values()))
     return record_of(suite, artifact, plans, world.nvcc)

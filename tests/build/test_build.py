@@ -276,7 +276,7 @@ BUILD = NO_DISASSEMBLER + (
     "from flashcore.suites import load; from flashcore.build.static_facts import facts\n"
     "s = load.load(sys.argv[1])\n"
     "v, _ = load.select(s, sys.argv[3:4])\n"
-    "a = build.build(s, Path(sys.argv[2]), build.Options(archs=('sm_90a',)), variants=v, with_operator=False)\n"
+    "a = build.build(s, Path(sys.argv[2]), build.Options(archs=('sm_90a',), operator=False), variants=v)\n"
     "p = launch_plan.plans(s, a, list(s.shapes.values()))\n"
     "for x in a: print(x.variant, x.status, x.code, x.message)\n"
     "unknown = [f for x in a for f in facts(x) if f.value is None and f.source != 'sass']\n"
@@ -368,7 +368,7 @@ def test_a_full_disk_while_disassembling(
     variants, _ = load.select(loaded, ("two_steps",))
 
     def counts(folder: Path) -> list[Fact]:
-        (artifact, _) = build.build(loaded, folder, build.Options(), variants=variants, with_operator=False)[::-1]
+        (artifact, _) = build.build(loaded, folder, build.Options(operator=False), variants=variants)[::-1]
         return [fact for fact in static_facts.facts(artifact) if fact.source == "sass"]
 
     expected = counts(tmp_path / "whole")
@@ -497,17 +497,17 @@ def test_a_variant_gets_its_final_name_while_others_compile(
         complete.append(len([p for p in (tmp_path / loaded.name).glob("*-sm_90a-*") if p.is_dir()]))
 
     variants = [loaded.variants[name] for name in ("plain", "wide")]
-    options = build.Options(archs=("sm_90a",))
-    build.build(loaded, tmp_path, options, variants=variants, with_operator=False, say=say)
+    options = build.Options(archs=("sm_90a",), operator=False)
+    build.build(loaded, tmp_path, options, variants=variants, say=say)
     assert complete[0] == 0 and 1 in complete
 
 
 def test_one_arch_alone_is_the_host_and_verbose_shows_the_commands(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
     loaded = load.load(TOY)
     lines: list[str] = []
-    options = build.Options(verbose=True, archs=("sm_80",))
+    options = build.Options(verbose=True, archs=("sm_80",), operator=False)
     wide = [loaded.variants["wide"]]
-    built = build.build(loaded, tmp_path, options, variants=wide, with_operator=False, say=lines.append)
+    built = build.build(loaded, tmp_path, options, variants=wide, say=lines.append)
     assert [(a.variant, a.arch, a.plan_library is not None) for a in built] == [("wide", "sm_80", True)]
     assert any(re.search("arch[= ]compute_80", line) for line in lines)
 

@@ -41,8 +41,8 @@ def repository(tmp_path_factory: pytest.TempPathFactory, compiler: toolchain.Nvc
     source.write_text(source.read_text().replace("  for (", "  __syncthreads();\n  for (", 1))
     git(root, "commit", "-qam", "barrier")
     suite = load(TOY)  # the first is found built
-    options = build.Options(archs=("sm_90a",))
-    build.build(suite, root / "build", options, variants=[suite.variants["plain"]], with_operator=False)
+    options = build.Options(archs=("sm_90a",), operator=False)
+    build.build(suite, root / "build", options, variants=[suite.variants["plain"]])
     return root
 
 

@@ -49,12 +49,23 @@ DEBUG_FLAGS = ("-G", "-DDEBUG=1", *FLAGS[1:])
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The user's build options."""
+    """What to build, and how.
 
-    debug: bool = False  # -G: never timed, never gated
-    verbose: bool = False  # show the commands and the compiler's output
-    archs: tuple[str, ...] = ()  # empty: all of the suite's
-    plans_only: bool = False  # cubins and launch plans, without the operator, the disassembly and static facts
+    Args:
+        debug: ``-G``: never timed, never gated.
+        verbose: show the commands and the compiler's output.
+        archs: empty: all of the suite's.
+        operator: whether to make the torch operator, which is also omitted if torch is not installed.
+        plans_only: cubins and launch plans, without the operator, the disassembly and static facts.
+        reuse: another build folder whose compiled files may be used.
+    """
+
+    debug: bool = False
+    verbose: bool = False
+    archs: tuple[str, ...] = ()
+    operator: bool = True
+    plans_only: bool = False
+    reuse: str = ""
 
     @staticmethod
     def from_environment(suite: Suite, archs: Sequence[str] = ()) -> Options:
@@ -85,8 +96,6 @@ def build(
     *,
     variants: Iterable[Variant],
     gpu_arch: str | None = None,
-    with_operator: bool = True,
-    reuse: str = "",
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Artifact]:
     """Builds the variants and returns each one's outcome on each arch.
@@ -96,8 +105,6 @@ def build(
         gpu_arch: the arch of the machine's GPU, for which the operator is built; ``None``: the last arch that a variant
             supports. Its launch plan also serves every arch with the same preprocessed host code; for the others, host
             code is compiled too.
-        with_operator: ``False`` omits the torch operator, which is also omitted if torch is not installed.
-        reuse: another build folder whose compiled files may be used.
 
     Raises:
         CapabilityError: no nvcc, g++ or ninja.
@@ -107,8 +114,8 @@ def build(
     if not variants:
         return []
     dependencies.refuse_unsafe((suite.root, f"-I{folder.resolve()}", f"-I{HARNESS_INCLUDE}"))
-    torch_root = toolchain.torch_root() if with_operator and not options.plans_only else None
-    builder, *others = (Builder(suite, Path(f), torch_root) for f in (folder, reuse) if f)
+    torch_root = toolchain.torch_root() if options.operator and not options.plans_only else None
+    builder, *others = (Builder(suite, Path(f), torch_root) for f in (folder, options.reuse) if f)
     units, artifacts = _units(builder, options, variants, gpu_arch)
     made = {(a.variant, a.arch): a for a in artifacts}
     hosts = {u.variant.name: (u.variant.name, u.arch) for u in units if u.is_host}

@@ -142,90 +142,117 @@ def parse(data: bytes, arch: str, name: str) -> Cubin:
         ) from error
 
 
+class _Image:
+    """The tables of a cubin's bytes.
+
+    Attributes:
+        names: the kernels.
+        constants: the bytes of each kernel's constant banks.
+        codes: function → its machine code; those that are no kernels are ``separate``.
+        moves: function → see :func:`_moves`; from sm_70 on.
+    """
+
+    def __init__(self, data: bytes, arch: str) -> None:
+        self.data, self.generation = data, int(arch[3:].rstrip("af"))
+        self.sections = sections_of(data)
+        self.by_name = {s.name: s for s in self.sections}
+        self.symbols = [*symbols_of(data, self.sections)]
+        tables: dict[int, dict[str, int]] = {_REGISTERS: {}, _FRAME: {}, _STACK: {}}
+        self.registers, self.frames, self.stacks = tables.values()
+        for attribute, payload in _attributes(data, self.by_name.get(".nv.info")):
+            if attribute in tables and len(payload) >= 8:
+                index, value = struct.unpack_from("<II", payload)
+                tables[attribute][self.symbols[index].name] = value
+        prefix = ".nv.constant0."
+        self.names = [s.name.removeprefix(prefix) for s in self.sections if s.name.startswith(prefix)]
+        self.names.sort(key=lambda name: _HASH.sub("", name))  # else the folder of the build would order namesakes
+        self.constants = Counter[str]()
+        for section in self.sections:
+            if section.name.startswith(".nv.constant"):
+                self.constants[[*section.name.split(".", 3), ""][3]] += section.size
+        texts = (s for s in self.sections if s.name.startswith(".text."))
+        self.codes = {s.name.removeprefix(".text."): s.content(data) for s in texts}
+        self.separate = self.codes.keys() - {*self.names}
+        self.moves = {name: _moves(code) for name, code in self.codes.items()} if self.generation >= 70 else {}
+
+    def local_memory(self) -> dict[str, set[int]]:
+        """Where functions inside a section use local memory, by section.
+
+        Raises:
+            ValueError: functions overlap.
+        """
+        uses = defaultdict[str, set[int]](set)
+        code_of = {f".text.{name}": name for name in self.names}
+        room = 4 * len(self.data)
+        for function in (s for s in self.symbols if s.info & 0xF == 2 and 0 < s.section < len(self.sections)):
+            section = self.sections[function.section]
+            if code_of.get(section.name) == function.name:
+                continue
+            room -= function.size
+            if room < 0:
+                raise ValueError("functions overlap")
+            for at in range(function.start, function.start + function.size, 16):
+                opcode = int.from_bytes(self.data[section.offset + at : section.offset + at + 2], "little") & 0xFFF
+                if opcode in (_STL, _LDL) or (self.generation < 70 and self.frames.get(function.name)):
+                    uses[section.name].add(at)
+        return uses
+
+    def kernel(self, name: str, spilling: set[int] | None, *, is_bounded: bool) -> Kernel:
+        """A kernel of a linked cubin.
+
+        Args:
+            spilling: where functions in its section use local memory; ``None``: its calls do, beyond the section.
+            is_bounded: whether the stack of what it calls is known, as far as calls tell.
+        """
+        attributes = [*_attributes(self.data, self.by_name.get(f".nv.info.{name}"))]
+        info = dict(attributes)
+        shared, text = (self.by_name.get(f".{kind}.{name}") for kind in ("nv.shared", "text"))
+        reserved = RESERVED_SMEM if self.generation >= 90 else 0
+        threads, most = _sizes(info.get(_MAX_THREADS)), info.get(_MAX_CLUSTER)
+        notes = b"".join(payload for number, payload in attributes if number == _NOTES)
+        code = self.codes.get(name, b"")
+        is_incomplete = spilling is None or bool(spilling - {offset for _, offset in rows("<II", notes)})
+        stack = self.stacks.get(name, self.frames.get(name, 0))
+        is_unknown = stack == _UNKNOWN or not is_bounded or (self.moves.get(name) or 0) > stack
+        return Kernel(
+            name=name,
+            # Some cubins have registers only in the section's info.
+            registers=self.registers.get(name, text.info >> 24 if text else 0),
+            stack_bytes=None if is_unknown else stack,
+            static_smem=max(shared.size - reserved, 0) if shared else 0,
+            # ptxas 13 writes barriers to an attribute, ptxas 12 to the flags of the code section.
+            barriers=max(int.from_bytes(info.get(_BARRIERS, b"")[:1]), text.flags >> 20 & 0x7F if text else 0),
+            parameter_bytes=struct.unpack("<H", info[_PARAMETERS][:2])[0] if _PARAMETERS in info else 0,
+            max_threads=threads and math.prod(threads),
+            max_cluster=int.from_bytes(most[:4], "little") if most else None,
+            block=_sizes(info.get(_BLOCK)),
+            cluster=_sizes(info.get(_CLUSTER)),
+            spills=_spills(code, notes) if notes and not is_incomplete else None,
+            is_incomplete=is_incomplete,
+            code_bytes=len(code),
+            constant_bytes=self.constants[name],
+            code=hashlib.sha256(code).hexdigest(),
+            parameters=_parameters(attributes),
+            missing=STACK_UNKNOWN() if is_unknown else None,
+        )
+
+
 def _read(data: bytes, arch: str) -> Cubin:
-    sections = sections_of(data)
-    by_name = {s.name: s for s in sections}
-    symbols = [*symbols_of(data, sections)]
-    tables: dict[int, dict[str, int]] = {_REGISTERS: {}, _FRAME: {}, _STACK: {}}
-    registers, frames, stacks = tables.values()
-    for attribute, payload in _attributes(data, by_name.get(".nv.info")):
-        if attribute in tables and len(payload) >= 8:
-            index, value = struct.unpack_from("<II", payload)
-            tables[attribute][symbols[index].name] = value
-    names = [s.name.removeprefix(".nv.constant0.") for s in sections if s.name.startswith(".nv.constant0.")]
-    names.sort(key=lambda name: _HASH.sub("", name))  # else the folder of the build would order namesakes
-    constants = Counter[str]()
-    for section in sections:
-        if section.name.startswith(".nv.constant"):
-            constants[section.name.partition(".")[2].partition(".")[2].partition(".")[2]] += section.size
-    generation = int(arch[3:].rstrip("af"))
-    uses = defaultdict[str, set[int]](set)  # where functions use local memory, by section
-    code_of = {f".text.{name}": name for name in names}
-    room = 4 * len(data)
-    for function in (s for s in symbols if s.info & 0xF == 2 and 0 < s.section < len(sections)):
-        section = sections[function.section]
-        if code_of.get(section.name) == function.name:
-            continue
-        room -= function.size
-        if room < 0:
-            raise ValueError("functions overlap")
-        for at in range(function.start, function.start + function.size, 16):
-            opcode = int.from_bytes(data[section.offset + at : section.offset + at + 2], "little") & 0xFFF
-            if opcode in (_STL, _LDL) or (generation < 70 and frames.get(function.name)):
-                uses[section.name].add(at)
-    codes = {s.name.removeprefix(".text."): s.content(data) for s in sections if s.name.startswith(".text.")}
-    separate = codes.keys() - {*names}
-    separate_uses = {name for name in separate if uses[f".text.{name}"]}
-    moves = {name: _moves(code) for name, code in codes.items()} if generation >= 70 else {}
-    graph = by_name.get(".nv.callgraph")
-    callers = _callers(graph.content(data), symbols) if graph else {function: {*names} for function in separate}
+    image = _Image(data, arch)
+    uses, names = image.local_memory(), image.names
+    graph = image.by_name.get(".nv.callgraph")
+    callers = _callers(graph.content(data), image.symbols) if graph else {f: {*names} for f in image.separate}
     unlinked = set[str]()
     if is_relocatable(data):
         unlinked = unlinked.union(*callers.values()) if graph else {*names}
-    incomplete = unlinked | _reaching(callers, separate_uses)
-    unknown = _reaching(callers, {"", *(name for name, moved in moves.items() if moved is None)})
-    reserved = RESERVED_SMEM if generation >= 90 else 0
-    kernels = []
-    for name in names:
-        attributes = [*_attributes(data, by_name.get(f".nv.info.{name}"))]
-        info = dict(attributes)
-        shared = by_name.get(f".nv.shared.{name}")
-        text = by_name.get(f".text.{name}")
-        threads, most = _sizes(info.get(_MAX_THREADS)), info.get(_MAX_CLUSTER)
-        notes = b"".join(payload for number, payload in attributes if number == _NOTES)
-        code = text.content(data) if text else b""
-        listed = {offset for _, offset in rows("<II", notes)}
-        is_incomplete = name in incomplete or bool(uses[f".text.{name}"] - listed)
-        stack = stacks.get(name, frames.get(name, 0))
-        is_unknown = stack == _UNKNOWN or name in unknown or (moves.get(name) or 0) > stack
-        kernels.append(
-            Kernel(
-                name=name,
-                # Some cubins have registers only in the section's info.
-                registers=registers.get(name, text.info >> 24 if text else 0),
-                stack_bytes=None if is_unknown else stack,
-                static_smem=max(shared.size - reserved, 0) if shared else 0,
-                # ptxas 13 writes barriers to an attribute, ptxas 12 to the flags of the code section.
-                barriers=max(int.from_bytes(info.get(_BARRIERS, b"")[:1]), text.flags >> 20 & 0x7F if text else 0),
-                parameter_bytes=struct.unpack("<H", info[_PARAMETERS][:2])[0] if _PARAMETERS in info else 0,
-                max_threads=threads and math.prod(threads),
-                max_cluster=int.from_bytes(most[:4], "little") if most else None,
-                block=_sizes(info.get(_BLOCK)),
-                cluster=_sizes(info.get(_CLUSTER)),
-                spills=_spills(code, notes) if notes and not is_incomplete else None,
-                is_incomplete=is_incomplete,
-                code_bytes=len(code),
-                constant_bytes=constants[name],
-                code=hashlib.sha256(code).hexdigest(),
-                parameters=_parameters(attributes),
-                missing=STACK_UNKNOWN() if is_unknown else None,
-            )
-        )
-        if name in unlinked:
-            kernels[-1] = replace(
-                kernels[-1], registers=None, stack_bytes=None, static_smem=None, barriers=None, missing=NotLinked()
-            )
-    return Cubin(tuple(kernels), _code_hash(data, sections), tuple(sorted(separate)))
+    incomplete = unlinked | _reaching(callers, {name for name in image.separate if uses[f".text.{name}"]})
+    unbounded = _reaching(callers, {"", *(name for name, moved in image.moves.items() if moved is None)})
+    kernels = [
+        image.kernel(n, None if n in incomplete else uses[f".text.{n}"], is_bounded=n not in unbounded) for n in names
+    ]
+    unknown: dict[str, Any] = dict.fromkeys(("registers", "stack_bytes", "static_smem", "barriers"))
+    kernels = [replace(k, **unknown, missing=NotLinked()) if k.name in unlinked else k for k in kernels]
+    return Cubin(tuple(kernels), _code_hash(data, image.sections), tuple(sorted(image.separate)))
 
 
 def _callers(graph: bytes, symbols: Sequence[Symbol]) -> dict[str, set[str]]:

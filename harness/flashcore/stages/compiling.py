@@ -31,10 +31,9 @@ def compile_all(context: Context) -> Built:
     artifacts = build.build(
         suite,
         folder,
-        replace(context.options, archs=archs),
+        replace(context.options, archs=archs, reuse=context.settings.reuse),
         variants=variants,
         gpu_arch=context.gpu_arch,
-        reuse=context.settings.reuse,
         say=lambda text: context.say(prefixed("build: ", text)),
     )
     for module, of_language in by_language(variants):

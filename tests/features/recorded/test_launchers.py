@@ -100,7 +100,7 @@ def launchers_suite(
     suite = load.load(TOY.with_name("launchers"))
     folder = tmp_path_factory.mktemp("launchers")
     with no_disassembler():
-        artifacts = build.build(suite, folder, build.Options(), variants=suite.variants.values(), with_operator=False)
+        artifacts = build.build(suite, folder, build.Options(operator=False), variants=suite.variants.values())
     assert [(a.status, a.message) for a in artifacts] == [("ok", "")] * 2
     source = Path(suite.root, "launchers.cu").read_text()
     plain = suite.shapes["plain"]
@@ -274,11 +274,9 @@ def test_a_build_with_another_recorder_is_made_again(
     built = launchers_suite[0]
 
     def again() -> list[bool]:
-        options = build.Options(archs=("sm_90a",))
+        options = build.Options(archs=("sm_90a",), operator=False)
         with no_disassembler():
-            made = build.build(
-                built.suite, built.folder, options, variants=built.suite.variants.values(), with_operator=False
-            )
+            made = build.build(built.suite, built.folder, options, variants=built.suite.variants.values())
         return [artifact.cached for artifact in made]
 
     assert again() == [True]

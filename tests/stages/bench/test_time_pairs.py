@@ -13,12 +13,15 @@ from typing import Any
 import pytest
 
 from flashcore.runner.kernel_call import KernelCall, Operator
+from flashcore.runner.process import Limits
 from flashcore.runner.queue import Pool
 from flashcore.stages.bench import time_pairs
 from flashcore.stages.bench.time_pairs import Contest, Lost, order
+from flashcore.stages.settings import Bench
 from tests import update_cases
 from tests.conftest import ROOT, Built
 from tests.softmax_cases import case
+from tests.support import staged
 
 PROCESSES = 2
 pytestmark = pytest.mark.usefixtures("forked")
@@ -30,9 +33,13 @@ def contest(before: str, after: str, shape: str = "small", columns: int = 37) ->
     return Contest(f"{before}_{after}/{shape}", old, new, old)
 
 
-def turns(contests: list[Contest], folder: Path, **options: Any) -> time_pairs.Timings:
+def turns(
+    contests: list[Contest], folder: Path, processes: int, rounds: int = 100, seconds: float = 60.0, **changes: Any
+) -> time_pairs.Timings:
+    bench = Bench(samples=rounds, limits=Limits(time_limit=seconds))
     with Pool() as workers:
-        return time_pairs.run(contests, folder, workers, **options)
+        job = staged.context(folder, workers=workers, bench=bench, **changes)
+        return time_pairs.run(job, contests, processes)
 
 
 @pytest.fixture(scope="module")
@@ -44,17 +51,15 @@ def timings(tmp_path_factory: pytest.TempPathFactory) -> time_pairs.Timings:
     lines: list[str] = []
 
     def run() -> time_pairs.Timings:
-        return turns(
-            contests, folder, processes=PROCESSES, rounds=15, time_limit=15.0, progress=lines.append, device="cpu"
-        )
+        return turns(contests, folder, PROCESSES, rounds=15, seconds=15.0, say=lines.append)
 
     result = run()
-    logs = len(list(folder.glob("*/child-*.log")))
+    logs = len(list(folder.glob("turns/*/child-*.log")))
     assert run() == result, "what is answered is not run again"
-    assert len(list(folder.glob("*/child-*.log"))) == logs
+    assert len(list(folder.glob("turns/*/child-*.log"))) == logs
     # One a repetition; in the first one two builds take theirs along, and the other shape is left behind once.
     assert logs == PROCESSES + 3
-    assert lines[:PROCESSES] == [f"process {i + 1} of {PROCESSES}" for i in range(PROCESSES)]
+    assert lines[:PROCESSES] == [f"against: process {i + 1} of {PROCESSES}" for i in range(PROCESSES)]
     return result
 
 
@@ -85,22 +90,13 @@ def test_builds_that_write_what_they_read_start_each_call_from_the_same_content(
     """`strict` refuses what an earlier call left."""
     old = replace(update_cases.case("strict", bias=True), rank_by="back_to_back")
     one = Contest("strict/small", old, replace(old, variant="right"), old)
-    result = turns([one], tmp_path, processes=1, rounds=10, time_limit=60.0, device="cpu")
+    result = turns([one], tmp_path, 1, rounds=10)
     assert not result.lost and len(result.times["strict/small"][0].before) == 10
 
 
 def test_a_shape_that_cannot_be_made_is_nobodys_fault(tmp_path: Path) -> None:
-    result = turns([contest("right", "slower", columns=-1)], tmp_path, processes=2, device="cpu")
+    result = turns([contest("right", "slower", columns=-1)], tmp_path, 2)
     assert result.lost["right_slower/small"].side == "" and not result.times
-
-
-def test_it_stops_when_told_that_it_is_enough(tmp_path: Path) -> None:
-    done: list[str] = []
-    result = turns(
-        [contest("right", "right")], tmp_path, processes=5, rounds=3, device="cpu",
-        enough=lambda: len(done) >= 1, progress=done.append,
-    )  # fmt: skip
-    assert len(result.times["right_right/small"]) == 1
 
 
 def test_every_order_comes_up_equally_often() -> None:
@@ -118,7 +114,7 @@ def test_without_a_gpu_it_says_what_is_missing(tmp_path: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("gpu: there is a GPU")
     with pytest.raises(CapabilityError, match="no CUDA GPU that this process can use"):
-        turns([contest("right", "right")], tmp_path, processes=1)
+        turns([contest("right", "right")], tmp_path, 1, device="cuda")
 
 
 # --- two builds side by side --------------------------------------------------------------------

@@ -153,7 +153,7 @@ def _timed(
     before: BuiltSuite, after: BuiltSuite, pairs: Sequence[Pair], options: Options
 ) -> tuple[list[Row], time_pairs.Timings]:
     """The cases in which a build is wrong, and the times of the others."""
-    settings, say = after.job.settings, after.job.say
+    say = after.job.say
     with (
         _folder(after, before, pairs, resume=options.resume) as folder,
         Pool(uuids=_the_gpu(say) if options.device == "cuda" else ()) as workers,
@@ -165,16 +165,7 @@ def _timed(
         job = replace(after.job, workers=workers, folder=folder, device=options.device)
         wrong = _wrong(pairs, contests, job, options.revision)
         names = {str(row.subject.case) for row in wrong}
-        timings = time_pairs.run(
-            [c for c in contests if c.name not in names],
-            folder / "turns",
-            workers,
-            processes=options.processes,
-            rounds=settings.bench.samples,
-            time_limit=settings.check.limits.time_limit,
-            progress=lambda text: say(f"against: {text}"),
-            device=options.device,
-        )
+        timings = time_pairs.run(job, [c for c in contests if c.name not in names], options.processes)
     return wrong, timings
 
 

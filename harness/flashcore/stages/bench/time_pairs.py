@@ -24,11 +24,11 @@ from flashcore.model.groups import grouped
 from flashcore.runner import journal
 from flashcore.runner.kernel_call import KernelCall, Operator
 from flashcore.runner.process import Limits, Program
-from flashcore.runner.queue import Pool
 from flashcore.stages.bench import case_times
 from flashcore.stages.bench.message import ShapeTimes
 from flashcore.stages.bench.statistics import StopRule
 from flashcore.stages.bench.timing import rotated
+from flashcore.stages.context import Context
 
 Side = Literal["before", "after", "again"]
 SIDES: tuple[Side, ...] = ("before", "after", "again")
@@ -112,39 +112,27 @@ class Timings:
 # --- the stage ----------------------------------------------------------------------------------
 
 
-def run(
-    contests: Sequence[Contest],
-    folder: Path,
-    workers: Pool,
-    *,
-    processes: int,
-    rounds: int = 100,
-    time_limit: float = 60.0,
-    enough: Callable[[], bool] = lambda: False,
-    progress: Callable[[str], None] = lambda _: None,
-    device: str = "cuda",
-) -> Timings:
-    """Times every contest in ``processes`` child processes; resumable in ``folder``.
+def run(context: Context, contests: Sequence[Contest], processes: int) -> Timings:
+    """Times every contest in ``processes`` child processes, in the folder ``turns`` of the context; resumable there.
 
-    Args:
-        rounds: samples of each build in each process; calls of many ms get fewer.
-        time_limit: seconds for setting up a build, or for a sample, before it counts as hung.
-        workers: processes on the one GPU to time on.
-        enough: called before each process; when it returns true, no further one is started.
+    Each process takes the samples of the bench settings of each build; calls of many ms get fewer.
 
     Raises:
         CapabilityError: there is no GPU.
         FlashcoreError: a journal cannot be written.
     """
+    settings = context.settings.bench
     timings = Timings(times={c.name: [] for c in contests})
-    program = Program(command=case_times.TARGET, limits=Limits(time_limit=time_limit, batch=len(contests)))
+    limits = Limits(time_limit=settings.limits.time_limit, batch=len(contests))
+    program = Program(command=case_times.TARGET, limits=limits)
     for process in range(processes):
-        if enough() or len(timings.lost) == len(contests):
+        if len(timings.lost) == len(contests):
             break
-        payload = {"process": process, "rounds": rounds, "device": device}
-        perform = functools.partial(workers.run, program=program, folder=folder / f"{process:03d}")
+        payload = {"process": process, "rounds": settings.samples, "device": context.device}
+        folder = context.folder / "turns" / f"{process:03d}"
+        perform = functools.partial(context.workers.run, program=program, folder=folder)
         _repetition(contests, payload, perform, timings)
-        progress(f"process {process + 1} of {processes}")
+        context.say(f"against: process {process + 1} of {processes}")
     for name in timings.lost:
         timings.times.pop(name, None)
     return timings
