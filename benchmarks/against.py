@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,6 @@ from flashcore.errors import UsageError
 from flashcore.machine import toolchain
 from flashcore.model.decide import ALPHA, EFFECT, PROCESSES, Process, decide
 from flashcore.runner.kernel_call import KernelCall
-from flashcore.runner.queue import Pool
-from flashcore.stages.bench import time_pairs
 from flashcore.stages.bench.time_pairs import Contest, Times, copied
 from flashcore.stages.settings import Settings
 
@@ -101,21 +100,15 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         cases = chains.runnable(side, options.device)
         most = min(len(cases), options.cases)
         same = [_same(cases[i * len(cases) // most], scratch / "copies") for i in range(most)]
-        lengths = chains.calibrated(scratch / "calibration", options.device, say)
+        job = replace(side.job, folder=scratch, device=options.device, say=say)
+        lengths = chains.calibrated(job, scratch / "calibration", say)
         planted = chains.planted(lengths, scratch / "planted", options.device, say)
         say(f"{len(same)} cases compared with themselves, {len(planted)} with a planted slowdown")
         pace = Pace(started + options.limit)
-        with Pool() as workers:
-            timings = time_pairs.run(
-                [*same, *planted],
-                scratch / "turns",
-                workers,
-                processes=options.processes,
-                rounds=options.rounds,
-                enough=pace.over,
-                progress=say,
-                device=options.device,
-            )
+        for processes in range(1, options.processes + 1):  # those before are not run again
+            timings = chains.timed(job, [*same, *planted], processes, options.rounds)
+            if pace.over():
+                break
     times = {c.name: timings.times[c.name] for c in same if c.name in timings.times}
     slowed = {c.name: timings.times[c.name] for c in planted if c.name in timings.times}
     processes = min(map(len, timings.times.values()), default=0)
@@ -145,7 +138,7 @@ class Pace:
         self._longest = 0.0
 
     def over(self) -> bool:
-        """Asked before each process."""
+        """Asked after each process."""
         now = time.monotonic()
         self._longest = max(self._longest, now - self._last)
         self._last = now

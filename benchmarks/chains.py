@@ -20,6 +20,7 @@ from flashcore.stages.bench import time_pairs
 from flashcore.stages.bench.time_pairs import Contest, copied
 from flashcore.stages.cases import child_cases
 from flashcore.stages.compiling import compile_all
+from flashcore.stages.context import Context
 from flashcore.stages.settings import Settings
 
 PLANTED = Path(__file__).parent / "planted"
@@ -125,15 +126,20 @@ def chains_of(chains: Sequence[tuple[Grid, int]], folder: Path, device: str, say
     return cases
 
 
-def calibrated(scratch: Path, device: str, say: Say) -> dict[Grid, Length]:
+def timed(job: Context, contests: Sequence[Contest], processes: int, rounds: int) -> time_pairs.Timings:
+    """The contests, each timed in so many processes, with processes of their own."""
+    settings = replace(job.settings, bench=replace(job.settings.bench, samples=rounds))
+    with Pool() as workers:
+        return time_pairs.run(replace(job, settings=settings, workers=workers), contests, processes)
+
+
+def calibrated(job: Context, scratch: Path, say: Say) -> dict[Grid, Length]:
     """The time of a step on this machine, from two lengths of each grid."""
+    device = job.device
     short, long = CALIBRATION
     cases = chains_of([(g, n) for g in GRIDS for n in CALIBRATION], scratch, device, say)
     contests = {g: Contest.of(name_of(g, 0), cases[name_of(g, short)], cases[name_of(g, long)], scratch) for g in GRIDS}
-    with Pool() as workers:
-        timings = time_pairs.run(
-            [*contests.values()], scratch / "turns", workers, processes=1, rounds=50, device=device
-        )
+    timings = timed(replace(job, folder=scratch), [*contests.values()], processes=1, rounds=50)
     for name, lost in timings.lost.items():
         raise FlashcoreError(f"{name}: expected to be timed, found: {lost.reason}")
     lengths = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -54,7 +55,10 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def test_an_edited_module_or_table_that_the_problem_reads_has_other_amounts(folder: Path) -> None:
+def test_an_edited_module_or_table_that_the_problem_reads_has_other_amounts(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)  # whatever the environment says
     text = PROBLEM.format(body="import sizes").replace(": 2", ": sizes.FLOP + float(open(__file__ + '.txt').read())")
     problems = {Path(p.file) for p in factory.suite().problems.values()}
 

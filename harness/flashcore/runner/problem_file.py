@@ -113,15 +113,15 @@ def load_file(path: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     sys.path.insert(0, str(file.parent))  # for imports between the suite's files
-    # Compiled files are recognized by size and whole seconds: an edit within the second could be missed.
-    unwritten, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    # Compiled files are recognized by size and whole seconds: an edit within the second could be missed. A suite's
+    # functions import more files later.
+    sys.dont_write_bytecode = True
     try:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[spec.name]
         raise FlashcoreError(f"{path}: its import failed with {type(error).__name__}: {error}") from error
     finally:
-        sys.dont_write_bytecode = unwritten
         sys.path.remove(str(file.parent))
         for other in file.parent.glob("*.py"):
             if getattr(sys.modules.get(other.stem), "__file__", None) == str(other):

@@ -6,6 +6,7 @@ import functools
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flashcore.errors import UsageError
@@ -57,31 +58,14 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     kinds = payload["kinds"] or (problem.KINDS if case.is_reference else every)
     if unknown := sorted(set(kinds) - {*every}):
         raise UsageError(f"kinds: expected some of {', '.join(every)}, found {', '.join(unknown)}")
-    caller = Caller(case, problem, device)
+    caller, found = Caller(case, problem, device), _Found()
     outputs = caller.outputs()
-    complaints: list[str] = []
-    worst: _Worst = {}
-    outside = False
-    elements: WrongElements | None = None
-    for kind in kinds:
-        for seed in case.seeds if kind in problem.KINDS else case.seeds[:1]:
-            where = WorstInput(seed, kind)
-            log.step(task.name, f"seed {seed}, kind {kind}")
-            expected = references.get(case, problem, device, seed, kind)
-            for cost in expected.cost.values():
-                _keep_worst(worst, "quantization_max_error", cost.max, where)
-                _keep_worst(worst, "quantization_frobenius_error", cost.frobenius, where)
-            wrong, outside, measured, located = _compare(caller, outputs, expected)
-            elements = elements or located
-            # For edge inputs, only errors relative to the class: absolute ones grow with the values.
-            for fact, value in measured:
-                if kind in problem.KINDS or "over_class" in fact:
-                    _keep_worst(worst, fact, value, where)
-                if kind == problem.KINDS[0] and f"normal_{fact}" in NORMAL:
-                    _keep_worst(worst, f"normal_{fact}", value, where)
-            complaints += [f"{text}, on seed {seed}, kind {kind}" for text in wrong]
-            if outside:
-                break  # do not call a kernel again that writes out of bounds
+    for kind, seed in ((k, s) for k in kinds for s in (case.seeds if k in problem.KINDS else case.seeds[:1])):
+        log.step(task.name, f"seed {seed}, kind {kind}")
+        found.add(caller, outputs, references.get(case, problem, device, seed, kind), WorstInput(seed, kind))
+        if found.outside:
+            break  # do not call a kernel again that writes out of bounds
+    complaints = found.complaints
     if not complaints:
         expected = references.get(case, problem, device, case.seeds[0], kinds[0])
         inputs = expected.inputs
@@ -100,11 +84,37 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
         torch.cuda.empty_cache()
     return {
         "complaints": complaints,
-        "out_of_bounds": outside,
-        "elements": as_json(elements) if elements else None,
+        "out_of_bounds": found.outside,
+        "elements": as_json(found.elements) if found.elements else None,
         "reads": reads(case.root),
-        "worst": {name: (value, as_json(detail)) for name, (value, detail) in worst.items()},
+        "worst": {name: (value, as_json(detail)) for name, (value, detail) in found.worst.items()},
     }
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the calls on all inputs gave: complaints, the first wrong elements, whether a call wrote out of bounds."""
+
+    complaints: list[str] = field(default_factory=list)
+    worst: _Worst = field(default_factory=dict)
+    elements: WrongElements | None = None
+    outside: bool = False
+
+    def add(self, caller: Caller, outputs: Outputs, expected: Expected, where: WorstInput) -> None:
+        """Calls once on these inputs."""
+        for cost in expected.cost.values():
+            _keep_worst(self.worst, "quantization_max_error", cost.max, where)
+            _keep_worst(self.worst, "quantization_frobenius_error", cost.frobenius, where)
+        wrong, self.outside, measured, located = _compare(caller, outputs, expected)
+        self.elements = self.elements or located
+        kinds = caller.problem.KINDS
+        # For edge inputs, only errors relative to the class: absolute ones grow with the values.
+        for fact, value in measured:
+            if where.kind in kinds or "over_class" in fact:
+                _keep_worst(self.worst, fact, value, where)
+            if where.kind == kinds[0] and f"normal_{fact}" in NORMAL:
+                _keep_worst(self.worst, f"normal_{fact}", value, where)
+        self.complaints += [f"{text}, on seed {where.seed}, kind {where.kind}" for text in wrong]
 
 
 def _compare(
