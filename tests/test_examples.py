@@ -29,7 +29,6 @@ PARSED = {
     "watch",
     "phases",
     "mcp",
-    "bisect",
     "map",
 }
 EXAMPLES = [
