@@ -287,16 +287,39 @@ class Built:
 BUILDS = ("errors.py", "model", "chips", "suites", "readers", "records", "machine", "build")
 
 
-def _sources(suite: Path) -> str:
-    """A hash of what decides a build: the code that builds, the suite, the compilers, Python."""
+def _sources(suites: Iterable[Path]) -> str:
+    """A hash of what decides a build: the code that builds, the suites, the compilers, Python."""
     disassembler = toolchain.optional_tool("nvdisasm")  # a test may hide it
     tools = [*toolchain.compilers(toolchain.find_nvcc()), *filter(None, [disassembler])]
     digest = hashlib.sha256(f"{sys.version} {cache.stamp(tools)}".encode())
-    for place in (*(ROOT / "harness" / "flashcore" / name for name in BUILDS), suite):
+    for place in (*(ROOT / "harness" / "flashcore" / name for name in BUILDS), *suites):
         for file in sorted(place.rglob("*")) if place.is_dir() else [place]:
             if file.is_file() and file.suffix != ".pyc":
                 digest.update(f"\0{file}\0".encode() + file.read_bytes())
     return digest.hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def kept_build(name: str, *suites: Path) -> Iterator[tuple[Path, bool]]:
+    """A folder in ``build/tests`` that later runs find again, for a build of these sources; and whether this run has
+    built there. What reads other headers or has another environment is for the build to compile again.
+
+    Of a run's workers, the first that asks is told to build, the others wait. Each copies what it needs meanwhile.
+    """
+    place, run = ROOT / "build" / "tests" / name, os.environ.get("PYTEST_XDIST_TESTRUNUID", "")
+    place.mkdir(parents=True, exist_ok=True)
+    folder = place / _sources(suites)
+    with (place / "lock").open("a+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.seek(0)
+        is_built = bool(run) and lock.read() == f"{folder.name} {run}"
+        for other in place.glob("*/"):
+            if other != folder:
+                shutil.rmtree(other)
+        folder.mkdir(exist_ok=True)
+        lock.truncate(0)
+        yield folder, is_built
+        lock.write(f"{folder.name} {run}")
 
 
 def build_once(
@@ -308,33 +331,19 @@ def build_once(
     archs: tuple[str, ...] = (),
     operator: bool = True,
 ) -> Built:
-    """A suite's build for this worker's tests.
-
-    It is kept in ``build/tests`` for later runs, in a folder of these sources; there the build compiles again what
-    reads other headers or has another environment. Of a run's workers, the first that asks builds, the others wait.
-    Each has a copy of its own then, which no other worker's test changes.
-    """
-    place = ROOT / "build" / "tests" / (name or loaded.name)
-    shared = place / _sources(Path(loaded.root))
-    made, kept, run = shared / "build", shared / "artifacts.pickle", os.environ.get("PYTEST_XDIST_TESTRUNUID", "")
-    place.mkdir(parents=True, exist_ok=True)
-    with (place / "lock").open("a+") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        lock.seek(0)
-        if not run or lock.read() != run or not kept.is_file():
-            for old in place.glob("*/"):
-                if old != shared:
-                    shutil.rmtree(old)
-            options = build.Options(archs=archs, operator=operator)
+    """A suite's build for this worker's tests: a copy of the kept one, which no other worker's test changes."""
+    folder = factory.mktemp(loaded.name) / "build"
+    with kept_build(name or loaded.name, Path(loaded.root)) as (place, is_built):
+        made, artifacts = place / "build", place / "artifacts.pickle"
+        if not is_built:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("NVCC_PREPEND_FLAGS", SMALL_HEADER)  # whoever asks first
-                artifacts = build.build(loaded, made, options, variants=variants)
-            found = [replace(a, cached=True, seconds=None) if a.status == "ok" else a for a in artifacts]
-            kept.write_bytes(pickle.dumps(found))
-            lock.truncate(0)
-            lock.write(run)
-        folder = shutil.copytree(made, factory.mktemp(loaded.name) / "build")
-        return Built(loaded, folder, [_moved(a, made, folder) for a in pickle.loads(kept.read_bytes())])
+                options = build.Options(archs=archs, operator=operator)
+                new = build.build(loaded, made, options, variants=variants)
+            found = [replace(a, cached=True, seconds=None) if a.status == "ok" else a for a in new]
+            artifacts.write_bytes(pickle.dumps(found))
+        shutil.copytree(made, folder)
+        return Built(loaded, folder, [_moved(a, made, folder) for a in pickle.loads(artifacts.read_bytes())])
 
 
 def _moved(artifact: Artifact, old: Path, new: Path) -> Artifact:

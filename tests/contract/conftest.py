@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import kept_build
 from tests.contract.session import run
 from tests.recorded import RECORDED
 
@@ -36,11 +37,12 @@ def parts() -> dict[str, str]:
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A build folder of two suites, made by the command; sessions link to it."""
-    folder = tmp_path_factory.mktemp("built")
-    for suite in (ROOT / "tests/suites/toy", HERE / "suites/standin"):
-        output = run(f"build --suite {suite} --build-dir {folder}/build -q", folder)
-        assert output.code == 0, output.err
-    return folder / "build"
+    suites = (ROOT / "tests/suites/toy", HERE / "suites/standin")
+    with kept_build("contract", *suites) as (made, is_built):
+        for suite in suites if not is_built else ():
+            output = run(f"build --suite {suite} --build-dir {made}/build -q", made)
+            assert output.code == 0, output.err
+        return shutil.copytree(made / "build", tmp_path_factory.mktemp("built") / "build")
 
 
 @pytest.fixture
