@@ -330,14 +330,19 @@ def build_once(
     name: str = "",
     archs: tuple[str, ...] = (),
     operator: bool = True,
+    headers: str = SMALL_HEADER,
 ) -> Built:
-    """A suite's build for this worker's tests: a copy of the kept one, which no other worker's test changes."""
+    """A suite's build for this worker's tests: a copy of the kept one, which no other worker's test changes.
+
+    Args:
+        headers: nvcc's flag for other headers than CUDA's; empty for those.
+    """
     folder = factory.mktemp(loaded.name) / "build"
     with kept_build(name or loaded.name, Path(loaded.root)) as (place, is_built):
         made, artifacts = place / "build", place / "artifacts.pickle"
         if not is_built:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setenv("NVCC_PREPEND_FLAGS", SMALL_HEADER)  # whoever asks first
+                patch.setenv("NVCC_PREPEND_FLAGS", headers)  # whoever asks first
                 options = build.Options(archs=archs, operator=operator)
                 new = build.build(loaded, made, options, variants=variants)
             found = [replace(a, cached=True, seconds=None) if a.status == "ok" else a for a in new]

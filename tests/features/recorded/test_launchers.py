@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.build import build, builder, launch_plan, ninja_graph, static_facts
+from flashcore.build import builder, launch_plan, ninja_graph, static_facts
 from flashcore.cli import check
 from flashcore.errors import Exit
 from flashcore.features.recorded import launchers
@@ -34,7 +34,7 @@ from flashcore.model.causes import (
 from flashcore.model.record import Launch, Plan
 from flashcore.records import lookup, store
 from flashcore.suites import load
-from tests.conftest import ROOT, TOY, Built, compile_one, flashcore, no_disassembler
+from tests.conftest import ROOT, SMALL_HEADER, TOY, Built, build_once, compile_one, flashcore, no_disassembler
 
 
 def planned(built: Built) -> list[Plan]:
@@ -65,15 +65,22 @@ def test_a_kernel_of_a_public_ladder_is_used_as_it_is(whole_cuda_headers: None, 
 
 
 @pytest.fixture(scope="module")
-def foreign(compiler: Nvcc, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Plan]:
-    """The plans of launchers that say nothing of their launches. (Compiles two objects: no other way shows it.)"""
-    built = compile_one(TOY.with_name("foreign"), tmp_path_factory.mktemp("foreign"))
-    assert [a.status for a in built.artifacts] == ["ok"] * 2
-    result = planned(built)
+def foreign_suite(compiler: Nvcc, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """Launchers that say nothing of their launches."""
+    suite = load.load(TOY.with_name("foreign"))
     with no_disassembler():
-        facts = {f.subject.kernel for a in built.artifacts if a.variant == "recorded" for f in static_facts.facts(a)}
+        return build_once(tmp_path_factory, suite, suite.variants.values(), archs=("sm_90a",), operator=False)
+
+
+@pytest.fixture(scope="module")
+def foreign(foreign_suite: Built) -> dict[tuple[str, str], Plan]:
+    """Their plans."""
+    artifacts = foreign_suite.artifacts
+    assert [a.status for a in artifacts] == ["ok"] * 2
+    with no_disassembler():
+        facts = {f.subject.kernel for a in artifacts if a.variant == "recorded" for f in static_facts.facts(a)}
     assert facts == {"lib::scale<128,1>", "lib::none"}  # the cubin's kernels have the names that the plan has
-    return {(p.variant, p.shape): p for p in result}
+    return {(p.variant, p.shape): p for p in planned(foreign_suite)}
 
 
 def test_a_launchers_own_launches_are_its_plan(foreign: dict[tuple[str, str], Plan]) -> None:
@@ -96,19 +103,18 @@ Planned = Callable[[int, str], Plan]
 def launchers_suite(
     whole_cuda_headers: None, compiler: Nvcc, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Built, list[Plan]]:
-    """The suite with a launcher for each way to launch, and its plans by form. (Compiles two objects.)"""
+    """The suite with a launcher for each way to launch, and its plans by form."""
     suite = load.load(TOY.with_name("launchers"))
-    folder = tmp_path_factory.mktemp("launchers")
     with no_disassembler():
-        artifacts = build.build(suite, folder, build.Options(operator=False), variants=suite.variants.values())
-    assert [(a.status, a.message) for a in artifacts] == [("ok", "")] * 2
+        built = build_once(tmp_path_factory, suite, suite.variants.values(), operator=False, headers="")
+    assert [(a.status, a.message) for a in built.artifacts] == [("ok", "")] * 2
     source = Path(suite.root, "launchers.cu").read_text()
     plain = suite.shapes["plain"]
     shapes = [
         replace(plain, name=form, params={**plain.params, "form": int(form)})
         for form in re.findall(r"case (\d+):", source)
     ]
-    return Built(suite, folder, artifacts), launch_plan.plans(suite, artifacts, shapes, launchers)
+    return built, launch_plan.plans(suite, built.artifacts, shapes, launchers)
 
 
 @pytest.fixture(scope="module")
@@ -269,15 +275,14 @@ def test_on_a_gpu_the_refused_launches_fail(
 
 
 def test_a_build_with_another_recorder_is_made_again(
-    launchers_suite: tuple[Built, list[Plan]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    foreign_suite: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    built = launchers_suite[0]
+    monkeypatch.setenv("NVCC_PREPEND_FLAGS", SMALL_HEADER)
 
     def again() -> list[bool]:
-        options = build.Options(archs=("sm_90a",), operator=False)
-        with no_disassembler():
-            made = build.build(built.suite, built.folder, options, variants=built.suite.variants.values())
-        return [artifact.cached for artifact in made]
+        return [
+            a.cached for a in compile_one(Path(foreign_suite.suite.root), foreign_suite.folder, "recorded").artifacts
+        ]
 
     assert again() == [True]
     other = tmp_path / "recorder.cpp"
@@ -314,8 +319,9 @@ FLASHCORE_LAUNCHER(launch)
 
 
 def test_torchs_current_stream_is_the_given_one_and_its_errors_leave_the_plan_unknown(
-    compiler: Nvcc, tmp_path: Path
+    compiler: Nvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("NVCC_PREPEND_FLAGS", SMALL_HEADER)
     folder = shutil.copytree(TOY.with_name("launchers"), tmp_path / "suite")
     (folder / "launchers.cu").write_text(OF_TORCH)
     built = compile_one(folder, tmp_path / "build")
