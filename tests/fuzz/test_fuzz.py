@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from flashcore.errors import FlashcoreError
+from flashcore.errors import FlashcoreError, ManifestError
 from flashcore.explain import ladder, roofline
 from flashcore.explain.compare_records import compare
 from flashcore.explain.readings import Readings
@@ -112,7 +112,7 @@ def manifest(name: str) -> tuple[bytes, dict[str, Any]]:
 @fuzz(0.25)
 @given(seed=SEEDS, values=VALUES)
 def test_manifest(folder: Path, seed: int, values: list[Any]) -> None:
-    chance = random.Random(seed)
+    chance, mistakes = random.Random(seed), list[str]()
     suite = folder / "toy"
     if not suite.exists():
         shutil.copytree(TOY, suite, ignore=shutil.ignore_patterns("__pycache__"))
@@ -124,7 +124,14 @@ def test_manifest(folder: Path, seed: int, values: list[Any]) -> None:
     (suite / "suite.toml").write_bytes(text)
     try:
         loaded = load.load(suite)
+    except ManifestError as error:
+        mistakes = error.mistakes
     except FlashcoreError:
+        return
+    if mistakes:
+        with contextlib.suppress(tomllib.TOMLDecodeError, UnicodeDecodeError):
+            tomllib.loads(text.decode())
+            assert [m for m in mistakes if ": expected " not in m] == []
         return
     try:
         load.select(loaded, ("*",))

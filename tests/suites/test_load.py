@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from flashcore.chips.occupancy import LIMITS
 from flashcore.errors import ManifestError, UsageError
@@ -511,49 +509,6 @@ def test_only_so_many_variants_are_declared(tmp_path: Path, monkeypatch: pytest.
 
 def test_the_faults_suite_loads() -> None:
     assert "plan_hangs" in load.load(FAULTS).variants
-
-
-# --- anything at all ----------------------------------------------------------------------------
-
-VALID = manifest()
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 300) | st.floats() | st.text(max_size=5)
-    | st.sampled_from(["plain", "{x}", "a.b", "*", "sm_80", "scale.cu", "(Tensor x, Tensor(a!) out) -> ()"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=5,
-)  # fmt: skip
-
-
-def places(data: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    """Paths to everything in the manifest."""
-    inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
-    return [path, *(p for k, v in inner for p in places(v, (*path, k)))][0 if path else 1 :]
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_no_manifest_crashes_the_reader(data: st.DataObject, monkeypatch: pytest.MonkeyPatch) -> None:
-    changed = copying.deepcopy(VALID)
-    for _ in range(data.draw(st.integers(1, 3))):
-        path = data.draw(st.sampled_from(places(changed)))
-        inner: Any = changed
-        for part in path[:-1]:
-            inner = inner[part]
-        action = data.draw(st.sampled_from(["set", "drop", "add"]))
-        if action == "drop" and len(changed) > 1:
-            del inner[path[-1]]
-        elif action == "add" and isinstance(inner, dict):
-            inner[data.draw(st.text(max_size=4))] = data.draw(JSON)
-        else:
-            inner[path[-1]] = data.draw(JSON)
-    # TOML has no null, which makes the test a little harsher than any file.
-    monkeypatch.setattr(tomllib, "loads", lambda _: changed)
-    results: list[str] = []
-    try:
-        load.load(TOY)
-    except ManifestError as error:
-        results = error.mistakes
-    assert all(": expected " in m for m in results)
 
 
 # --- what would switch a limit off, or break what reads on ------------------------------------
