@@ -134,6 +134,7 @@ def options_are_known(benchmark: str, arguments: str, command: str) -> None:
     assert not unknown, command
 
 
+@pytest.mark.slow
 def test_the_ladders_page_is_what_the_manifest_and_its_run_give(capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / "kernels" / "attention" / "README.md").read_text(encoding="utf-8")
     run = re.findall(r"^Run `([^`]+)`", page, re.MULTILINE)
@@ -141,6 +142,7 @@ def test_the_ladders_page_is_what_the_manifest_and_its_run_give(capsys: pytest.C
     assert page == capsys.readouterr().out, "hint: make ladder"
 
 
+@pytest.mark.slow
 def test_the_results_are_those_of_the_published_run() -> None:
     text = (ROOT / "docs" / "reference" / "results.md").read_text(encoding="utf-8")
     run = re.search(r"run (\S+)\)", text)
@@ -339,6 +341,7 @@ def blocks(page: str, kind: str) -> list[str]:
     return [t.content for t in tokens(ROOT / "docs" / "how-to" / page) if t.type == "fence" and t.info.strip() == kind]
 
 
+@pytest.mark.slow
 def test_the_answers_shown_are_those_of_the_published_run() -> None:
     record = published()
     answers = inner_loop.answers(judged(record), None, "tma_split_keys")
@@ -346,6 +349,7 @@ def test_the_answers_shown_are_those_of_the_published_run() -> None:
     assert shown and set(shown) <= set(answers), "hint: copy the lines of these answers: " + "\n".join(answers)
 
 
+@pytest.mark.slow
 def test_sampled_and_counted_stalls_agree_as_is_said() -> None:
     record = published()
     sampled: dict[Subject, Counter[str]] = {}

@@ -251,6 +251,7 @@ def test_a_case_is_advised_on_once_however_many_facts_ask() -> None:
     assert advice(readings, "fast", "mission", "sm_90a") is first
 
 
+@pytest.mark.slow
 def test_no_advice_saves_more_than_what_lies_above_the_floor() -> None:
     readings = Readings(published())
     capped = 0
@@ -263,6 +264,7 @@ def test_no_advice_saves_more_than_what_lies_above_the_floor() -> None:
     assert capped, "a record in which the floor bounds some advice"
 
 
+@pytest.mark.slow
 def test_the_largest_part_of_the_time_has_advice_or_a_line_that_says_so() -> None:
     readings, said = Readings(published()), set()
     for case in readings.bounds:

@@ -93,6 +93,7 @@ def test_what_has_no_known_roof_is_unattributed(roofs: Readings) -> None:
     assert parts.limiter is None and parts.text == "" and parts.parts[-1].share > 95
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("suite", "cases"), [("attention", 90), ("attention_general", 70)])
 def test_every_case_of_a_published_run_with_counters_has_limiters_with_evidence(suite: str, cases: int) -> None:
     recorded = published(suite)
@@ -107,6 +108,7 @@ def test_every_case_of_a_published_run_with_counters_has_limiters_with_evidence(
         assert all(x.evidence and x.facts for x in parts.limiters)
 
 
+@pytest.mark.slow
 def test_the_ladders_cases_have_the_limiters_that_were_seen() -> None:
     recorded = published("attention")
     text = time_parts(recorded, "tma_split_keys", "mission").text
@@ -325,6 +327,7 @@ def test_without_counters_the_formulas_resource_is_named() -> None:
     assert time.timed and time.text == "fp16 tensor cores busy 61 %"
 
 
+@pytest.mark.slow
 def test_the_parts_of_every_published_case_add_up() -> None:
     readings = Readings(conftest.published())
     for shape in conftest.published().suite.shapes.values():

@@ -54,6 +54,7 @@ def impossible(row: Result, registers: int | None = None) -> dict[str, str]:
 # --- no false alarm -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_no_recorded_launch_is_called_impossible() -> None:
     assert len(recorded()) > 200
     assert [(row.ranges, result) for row in recorded() if (result := impossible(row))] == []

@@ -248,6 +248,7 @@ def test_products_of_a_type_that_is_not_told_are_unmeasured_never_zero(name: str
     assert ("did not return" if missing else "tensor-core instructions, but only 0 FLOPs") in result.note
 
 
+@pytest.mark.slow
 def test_types_that_are_not_counted_follow_from_the_instructions_executed() -> None:
     """The counters of four types are left out of every launch of the published runs, and the facts stay the same."""
     counters = {*metrics_to_request("gh100")} - {*metrics_to_request("gh100", without=INFERRED)}
