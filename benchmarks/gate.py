@@ -37,7 +37,7 @@ MORE_ARCHS = ("sm_86", "sm_87")
 ALIKE = "sm_89"
 REPEATS = 5
 MOST_MIB = 1024
-FORMATS = ("github", "junit=gate.xml", "json=gate.json")
+FORMATS = ("github", "sarif=gate.sarif", "junit=gate.xml", "json=gate.json")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Commits of a suite whose kernels take chosen times, for the benchmark of recorded nights."""
+"""Commits of a suite whose kernels take chosen times, for the benchmarks of bisect and of recorded nights."""
 
 from __future__ import annotations
 

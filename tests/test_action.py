@@ -95,7 +95,7 @@ def test_the_gate_step_passes_and_reports_in_every_form(repository: Path) -> Non
     assert done.returncode == 0, done.stderr
     assert "::error" not in done.stdout and "gate passed" in done.stdout
     made = {p.name for p in (repository / "flashcore-reports").iterdir()}
-    assert made == {"gate.xml", "gate.json"}
+    assert made == {"gate.sarif", "gate.xml", "gate.json"}
     assert "✅" in (repository.parent / "summary.md").read_text()
 
 
@@ -133,7 +133,7 @@ def test_the_gate_step_audits_compiled_files_instead(repository: Path) -> None:
     limit = {"arguments": "--max spill_store_bytes=0 --except stack"}
     done = step("Gate", repository, {"audit": "a.so *.so", **limit})
     assert done.returncode == 1 and "::error title=flashcore%3A failed%3A max_spill_store_bytes::a/" in done.stdout
-    assert {p.name for p in (repository / "flashcore-reports").iterdir()} == {"gate.xml", "gate.json"}
+    assert {p.name for p in (repository / "flashcore-reports").iterdir()} == {"gate.sarif", "gate.xml", "gate.json"}
     assert step("Gate", repository, {"audit": "*.so", "arguments": "--max registers=32"}).returncode == 0
     lines = {"audit": "a.so\nb.so\n", "arguments": "--except stack\n--max spill_store_bytes=0\n"}
     done = step("Gate", repository, lines)
@@ -229,8 +229,11 @@ def test_what_is_installed_has_no_torch() -> None:
 
 
 def test_steps_of_others_are_pinned_and_take_only_what_there_is() -> None:
+    """Nothing is uploaded that a machine which could not judge has not written."""
     uses = {s["uses"]: s for s in STEPS.values() if "uses" in s}
     assert all(re.fullmatch(r"[\w./-]+@v\d+", name) for name in uses)
+    (upload,) = [s for name, s in uses.items() if "upload-sarif" in name]
+    assert "hashFiles" in upload["if"] and upload["with"]["sarif_file"] == "${{ inputs.reports }}/gate.sarif"
     (cache,) = [s for name, s in uses.items() if "actions/cache" in name]
     assert cache["with"]["path"] == "${{ runner.temp }}/flashcore-build"
     python = cache["if"].strip("${} ").replace("!startsWith(github.event_name, ", "not event.startswith(")

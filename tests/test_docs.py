@@ -283,13 +283,13 @@ def execute(block: str, cwd: Path, scratch: Path, **programs: Path) -> None:
 
 #: Shown commands that the test below does not run: a pattern, and what they need.
 NEEDS = {
-    r"pip install|python3 -m venv|^cd |^make |^export |^sh |^ray |ncu --import|aws s3": "an installation",
-    r"flashcore (bench|watch|phases|capture|profile|sanitize|map .*--points|tune )": "a GPU",
+    r"pip install|python3 -m venv|^cd |^make |^export |^sh |^ray |^nsys |ncu --import|aws s3": "an installation",
+    r"flashcore (bench|watch|phases|bisect|capture|profile|sanitize|map .*--points|tune )": "a GPU",
     r"flashcore check --gpus|--device cpu|transformer/model.py|^\w+=\S+ .*python my_model|^mkdir -p": "a GPU, torch",
     r"--require timing|RUN_ON_|flashcore (compare|gate) 20261122T004": "runs and keys",
-    r"\.whl|their_kernels|--save-baseline|flashcore audit$|\.ncu-rep|gemm\.csv": "own files",
+    r"\.whl|their_kernels|--save-baseline|flashcore audit$|\.ncu-rep|trace\.json|\.sqlite|gemm\.csv": "own files",
     r"examples/(languages|sgemm)": "other compilers, a network",
-    r"^#|^if |^git (add|bisect)|^printf": "a script of the reader's",
+    r"^#|^if |^git add|^printf": "a script of the reader's",
 }
 #: Pages whose commands other tests run.
 RUN_ELSEWHERE = [

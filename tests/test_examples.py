@@ -29,6 +29,7 @@ PARSED = {
     "watch",
     "phases",
     "mcp",
+    "bisect",
     "map",
 }
 EXAMPLES = [

@@ -395,7 +395,7 @@ def drawn_texts(place: Place, chance: random.Random, harmless: bool) -> Row:
         place.edit(place.manifest, 'title = "Scale a vector"', f"title = {toml}")
     else:
         place.edit(place.manifest, 'technique = "one element a thread"', f"technique = {toml}")
-    form = chance.choice(("table", "markdown", "github", "junit", "json"))
+    form = chance.choice(("table", "markdown", "github", "junit", "sarif", "gitlab", "json"))
     where = (*place.where, "--variant", "plain")
     answer = place.flashcore("gate", *where, "--format", form, env={"CUDA_ARCH": "9.0a", "GITHUB_ACTIONS": "true"})
     facts = Answer(0, "", "")
@@ -492,7 +492,7 @@ def written_targets(place: Place, chance: random.Random, harmless: bool) -> Row:
         ]
 
     before = looks()
-    form = chance.choice(("json", "junit", "markdown", "table"))
+    form = chance.choice(("json", "sarif", "junit", "markdown", "gitlab", "table"))
     command = chance.choice(("gate", "gate", "facts", "runs"))
     run = [str(next(place.profiles.iterdir())), "-o", str(path)]
     words = {"gate": [*place.where, "-q", "--format", f"{form}={path}"], "facts": run, "runs": ["pack", *run]}[command]

@@ -78,7 +78,7 @@ def test_a_line_that_is_not_the_only_one_comes_with_those_above_it() -> None:
         ("gate/judge", "gate/test_judge.py"),
         ("gate/expand", "gate/test_judge.py"),
         ("gate/formats", "gate/test_formats.py"),
-        ("features/formats/junit", "features/formats/test_formats.py"),
+        ("features/formats/sarif", "features/formats/test_formats.py"),
         ("report/__init__", "report/test_report.py"),
         ("model/catalogue", "stages/profile/test_ncu_facts.py"),
     ],
@@ -89,7 +89,7 @@ def test_a_modules_tests_are_those_of_its_name_or_folder(module: str, first: str
 
 def test_every_module_is_drawn_from_and_has_tests() -> None:
     modules = mutation.modules()
-    assert {"api", "cli/main", "features/formats/junit", "runner/process"} <= {*modules}
+    assert {"api", "cli/main", "features/formats/sarif", "runner/process"} <= {*modules}
     assert {*mutation.TESTS} <= {*modules}
     files = {test for module in modules for test in mutation.tests_of(module)}
     assert all((ROOT / file).is_file() for file in files)

@@ -40,6 +40,8 @@ def test_what_a_run_cannot_be_chosen_by_is_refused(tmp_path: Path, capsys: pytes
     assert "--shape misson: expected one of" in capsys.readouterr().err
     assert main(["gate", str(folder), "--suite", str(tmp_path)]) == Exit.USAGE
     assert "--suite: expected no RUN" in capsys.readouterr().err
+    assert main(["gate", str(folder), "--ratchet"]) == Exit.USAGE
+    assert "--ratchet: with RUN, expected --baseline FILE" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("what", ["variants", "shapes", "archs"])

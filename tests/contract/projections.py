@@ -93,6 +93,13 @@ def csv(output: Output, name: str = "") -> Json:
     return {"columns": head, "rows": len(table)}
 
 
+def sarif(output: Output, name: str = "") -> Json:
+    """Rule, level and file of each result."""
+    results = json.loads(_text(output, name))["runs"][0]["results"]
+    place = [[p["physicalLocation"]["artifactLocation"]["uri"] for p in r.get("locations", [])] for r in results]
+    return sorted(" ".join([r["ruleId"], r["level"], *where]) for r, where in zip(results, place, strict=True))
+
+
 def junit(output: Output, name: str = "") -> Json:
     """The counts, and the names of the cases that did not pass."""
     suites = etree.fromstring(_text(output, name).encode())
@@ -105,6 +112,12 @@ def github(output: Output, name: str = "") -> Json:
     """Level and properties' names of each annotation."""
     annotations = re.findall(r"(?m)^::(\w+) (.*?)::", _text(output, name))
     return [" ".join([level, *re.findall(r"(\w+)=", properties)]) for level, properties in annotations]
+
+
+def gitlab(output: Output, name: str = "") -> Json:
+    """Rule, severity and file of each issue."""
+    issues = json.loads(_text(output, name))
+    return sorted(f"{i['check_name']} {i['severity']} {i['location']['path']}" for i in issues)
 
 
 def tables(output: Output, name: str = "") -> Json:

@@ -1,10 +1,12 @@
-"""Damaged and hostile pages are imported or refused: `make fuzz` reads 10,000."""
+"""Damaged and hostile pages and traces are imported or refused: `make fuzz` reads 10,000."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 import random
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from flashcore.features.reports.read import read_report
 from flashcore.records import store
 from tests.recorded import RECORDED
 from tests.support.fuzzing import SEEDS, VALUES, changed, fuzz, noised
+from tests.support.traces import LAUNCHES, event, nsys_export, torch_trace, with_graphs
 
 PAGES = ("app_raw_units", "app_details", "app_summary", "app_source")
 
@@ -68,3 +71,25 @@ def test_pages(folder: Path, seed: int, values: list[Any]) -> None:
     else:
         data = noised(text, values, chance)
     imported(folder / "page.csv", data)
+
+
+@fuzz(0.05)
+@given(seed=SEEDS, values=VALUES)
+def test_traces(folder: Path, seed: int, values: list[Any]) -> None:
+    chance = random.Random(seed)
+    trace = torch_trace([event(*launch) for launch in LAUNCHES])
+    if chance.random() < 0.6:
+        trace = json.dumps(changed(json.loads(trace), values, chance)).encode()
+    else:
+        trace = noised(trace, values, chance)
+    imported(folder / "trace.json", trace)
+
+
+@fuzz(0.02)
+@given(seed=SEEDS, values=VALUES, make=...)
+def test_exports(folder: Path, seed: int, values: list[Any], make: bool) -> None:
+    chance = random.Random(seed)
+    path = folder / "export.sqlite"
+    path.unlink(missing_ok=True)
+    build: Callable[..., Path] = with_graphs if make else nsys_export
+    imported(path, noised(build(path, LAUNCHES).read_bytes(), values, chance))

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flashcore.cli import baseline as baseline_command
+from flashcore.cli import gate as gate_command
 from flashcore.errors import Exit, UsageError
-from flashcore.gate import baseline
+from flashcore.gate import baseline, regressions
 from flashcore.gate.baseline import Baseline, parse, save
 from flashcore.model.causes import CompilerStopped
 from flashcore.model.gate_policy import ALLOWANCES
@@ -107,7 +108,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         parse(f"{baseline.HEADER}: x\nsuite a\nnvcc 13.0.88\n{text}")
 
 
-# --- saving -------------------------------------------------------------------------------------
+# --- saving and the ratchet ---------------------------------------------------------------------
 
 
 def test_saving_takes_what_is_better_and_keeps_what_is_worse() -> None:
@@ -126,6 +127,16 @@ def test_small_steps_do_not_add_up() -> None:
         assert not saved.regressions
         old = saved.baseline
     assert "fast sm_90a fast_kernel * registers 89\n" in old.text()
+
+
+def test_the_ratchet_only_tightens() -> None:
+    suite = factory.suite([*factory.suite().variants.values(), factory.variant("newcomer")])
+    record = factory.record(suite, [fact("registers", 64), fact("sass_bar", 9)])
+    text = save(record, BEFORE, ratchet=True).baseline.text()
+    assert "fast_kernel * registers 64\n" in text and "fast_kernel * sass_bar 6\n" in text
+    assert "newcomer sm_90a newcomer_kernel * registers" not in text
+    with pytest.raises(UsageError, match="flashcore baseline save"):
+        save(record, None, ratchet=True)
 
 
 def of_two_compilers(nvcc: str, triton: str, *variants: str) -> Record:
@@ -160,6 +171,8 @@ def test_another_nvcc_starts_anew() -> None:
     record = of(fact("registers", 255), environment=factory.environment(nvcc="13.0.99"))
     saved = save(record, BEFORE)
     assert saved.baseline.compilers == {"nvcc": "13.0.99"} and not saved.regressions
+    with pytest.raises(UsageError, match=r"nvcc 13\.0\.99"):
+        save(record, BEFORE, ratchet=True)
 
 
 def test_what_was_not_built_stays() -> None:
@@ -172,30 +185,60 @@ def test_what_was_not_built_stays() -> None:
     assert save(one, BEFORE).baseline.text() == BEFORE.text()
 
 
+def test_slack_of_the_manifests_own_limits_is_suggested() -> None:
+    budgets = [
+        factory.budget("registers", "tight", maximum=96),
+        factory.budget("registers", "loose", maximum=128),
+        factory.budget("theoretical_occupancy", "low", minimum=10),
+        factory.budget("sass_bar", "broken", maximum=1),
+        factory.budget("isolated_p50", "slow", maximum=1e9),
+    ]
+    result = regressions.slack(factory.record(factory.suite(budgets=budgets)))
+    assert result == ["loose: max = 128 could be 96", "low: min = 10 could be 25"]
+
+
 # --- the command --------------------------------------------------------------------------------
+
+
+def test_the_gate_tightens_only_where_it_could_judge(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "baseline.txt"
+    file.write_text(BEFORE.text())
+    rules = Rules(day=TODAY, baseline=str(file))
+
+    def tighten(record: Record) -> Exit:
+        result = judge_record(rules, record)
+        gate_command.tighten(result)
+        return result.judgement.exit_code
+
+    other = of(fact("registers", 64), environment=factory.environment(nvcc="12.8.93"))
+    assert tighten(other) is Exit.INCAPABLE
+    assert file.read_text() == BEFORE.text()
+    assert tighten(of(fact("registers", 64))) is Exit.OK
+    assert "fast_kernel * registers 64" in file.read_text()
+    assert "tightened: fast sm_90a fast_kernel * registers 96 → 64" in capsys.readouterr().err
 
 
 def test_saving_what_is_worse_exits_1_and_leaves_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "baseline.txt"
-    assert baseline_command.save(of(), None, file) is Exit.OK
-    assert baseline_command.save(of(fact("sass_bar", 9)), baseline.read(file), file) is Exit.FAILED
+    assert baseline_command.save(of(), None, file, ratchet=False) is Exit.OK
+    assert baseline_command.save(of(fact("sass_bar", 9)), baseline.read(file), file, ratchet=False) is Exit.FAILED
     assert file.read_text() == BEFORE.text()
     assert "not loosened: " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("old", [BEFORE, None])
+@pytest.mark.parametrize(("old", "ratchet"), [(BEFORE, True), (BEFORE, False), (None, False)])
 def test_a_build_that_fails_leaves_its_facts_as_they_were_and_exits_1(
-    old: Baseline | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    old: Baseline | None, ratchet: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, record = tmp_path / "baseline.txt", of()
     artifacts = tuple(replace(a, status="failed") if a.variant == "fast" else a for a in record.artifacts)
     facts = Facts(f for f in record.facts if f.subject.variant != "fast" or not f.subject.arch)
     broken = replace(record, artifacts=artifacts, facts=facts)
-    assert baseline_command.save(broken, old, file) is Exit.FAILED
+    assert baseline_command.save(broken, old, file, ratchet=ratchet) is Exit.FAILED
     assert "not saved: fast for sm_90a does not build" in capsys.readouterr().err
     assert any(line.startswith("fast ") for line in file.read_text().splitlines()) is (old is not None)
     stopped = tuple(replace(a, cause=CompilerStopped("") if a.status == "failed" else None) for a in artifacts)
-    assert baseline_command.save(replace(broken, artifacts=stopped), old, file) is Exit.INCAPABLE
+    assert baseline_command.save(replace(broken, artifacts=stopped), old, file, ratchet=ratchet) is Exit.INCAPABLE
 
 
 def test_without_a_baseline_nothing_is_compared_with_one(tmp_path: Path) -> None:
@@ -271,6 +314,8 @@ def test_what_is_worse_on_one_shape_is_loosened_for_that_shape() -> None:
 def test_a_baseline_of_another_suite_or_nvcc_is_replaced_as_a_whole(other: Baseline) -> None:
     saved = save(of(fact("registers", 255)), other)
     assert (saved.baseline.suite, saved.baseline.compilers, saved.regressions) == (BEFORE.suite, BEFORE.compilers, ())
+    with pytest.raises(UsageError, match="--ratchet"):
+        save(of(), other, ratchet=True)
 
 
 def test_a_kernel_that_is_gone_is_none_renamed() -> None:

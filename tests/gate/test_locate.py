@@ -10,7 +10,7 @@ import pytest
 
 from flashcore.explain.verdict import Verdict
 from flashcore.gate import locate
-from flashcore.gate.locate import Place
+from flashcore.gate.locate import Place, Places
 from flashcore.model.causes import Decided, SourceLine
 from flashcore.model.record import Record, subject_of
 from flashcore.model.suite import Decision
@@ -134,3 +134,16 @@ def test_a_variant_that_is_unknown_or_has_no_file_is_found_in_no_source(tmp_path
 def test_a_kernel_in_python_is_found_by_its_def() -> None:
     assert locate._kernel_line("import triton\n\n    def other():\n  def softmax(x):\n", "softmax") == 4
     assert locate._kernel_line("softmax(1)\n", "softmax") is None
+
+
+@pytest.mark.parametrize(
+    ("there", "place"),
+    [(["suite.toml", "flashcore.toml"], "suite.toml"), (["flashcore.toml"], "flashcore.toml"), ([], "flashcore.toml")],
+)
+def test_results_without_a_line_are_at_the_manifest_that_exists(there: list[str], place: str, tmp_path: Path) -> None:
+    for name in there:
+        (tmp_path / name).touch()
+    record = factory.record(factory.suite(root=str(tmp_path), manifests=("flashcore.toml",)))
+    assert Places(record, tmp_path).manifest.file == place
+    bare = replace(record, suite=replace(record.suite, manifests=()))
+    assert Places(bare, tmp_path).manifest.file == "suite.toml"

@@ -11,7 +11,7 @@ import pytest
 from flashcore.cli import verdict_table
 from flashcore.errors import Exit
 from flashcore.explain.comparison import Comparison
-from flashcore.gate import baseline, judge
+from flashcore.gate import baseline, judge, regressions
 from flashcore.gate.baseline import save
 from flashcore.gate.wording import summary
 from flashcore.model.causes import DidNotCompile, PlanRefused
@@ -321,6 +321,21 @@ def test_a_rule_is_listed_with_how_far_it_goes() -> None:
     )
 
 
+def test_slack_is_of_limits_that_all_keep_and_static_ones_alone() -> None:
+    budgets = [
+        factory.goal("registers", "wish", maximum=128),
+        factory.budget("ncu_duration", "counter", maximum=1e9),
+        factory.budget("registers", "missed", maximum=8),
+        factory.budget("registers", "loose", maximum=128),
+        factory.budget("stack_bytes", "exact", maximum=0),
+        factory.budget("sass_hmma", "from_none", minimum=0),
+    ]
+    record = factory.record(factory.suite(budgets=budgets))
+    assert regressions.slack(record) == ["loose: max = 128 could be 96", "from_none: min = 0 could be 64"]
+    gap = factory.record(factory.suite(budgets=budgets), [fact("registers", None)])
+    assert regressions.slack(gap) == ["from_none: min = 0 could be 64"]
+
+
 def test_what_a_rule_ignores_hides_none_behind_it() -> None:
     first, *_, last = dict.fromkeys(k.variant for k in BEFORE.values)
     kernel = next(k.kernel for k in BEFORE.values if (k.variant, k.fact) == (last, "registers"))
@@ -363,6 +378,8 @@ def test_what_cannot_be_paired_is_new_or_gone_by_name() -> None:
     }
     saved = save(instantiations(T_half=200), old)
     assert saved.gone == ("split/rows<T=float> (sm_90a)", "split/rows<T=double> (sm_90a)")
+    kept = save(instantiations(T_half=200), old, ratchet=True).baseline
+    assert {key.kernel for key in kept.values} >= {"rows<T=float>", "rows<T=double>"}
 
 
 def test_another_launch_is_shown_with_both() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks import raw
-from benchmarks.history import CASE, History
+from benchmarks.history import CASE
 from extensions.trends.benchmarks import nights
 from extensions.trends.benchmarks.nights import CHANGED
 
@@ -58,15 +57,3 @@ def test_another_range_of_commits_is_not_the_slowdown() -> None:
 def test_committed_data_print_their_figures() -> None:
     found = raw.read(Path(nights.__file__).with_name("results") / "nights.json.xz", "nights")
     assert nights.verdict(found) == 0 and "met" in "\n".join(nights.table(found))
-
-
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_each_edition_is_another_commit(tmp_path: Path) -> None:
-    history = History(tmp_path / "h")
-    commits = [history.commit("first")]
-    for longer in (0, 600):
-        history.write("planted", 2, longer)
-        commits.append(history.commit("next"))
-    changed = history.git("diff", "--name-only", commits[0], commits[2])
-    assert len({*commits}) == 3 and changed == "suite/planted.cu"
-    assert "step < 600" in (history.suite / "planted.cu").read_text()

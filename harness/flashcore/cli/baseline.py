@@ -26,19 +26,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("save",), metavar="save")
     options.add_cases(parser)
     options.add_quiet(parser)
+    parser.add_argument("--ratchet", action="store_true", help="only tighten existing facts")
 
 
 def run(arguments: argparse.Namespace) -> int:
     with progress.shown(arguments.quiet) as say:
         record = present(options.settings(arguments, upto=None), say)
     file = baseline_path(record.suite, new=True)
-    return save(record, baseline.read(file), file)
+    return save(record, baseline.read(file), file, ratchet=arguments.ratchet)
 
 
-def save(record: Record, old: Baseline | None, file: Path) -> Exit:
+def save(record: Record, old: Baseline | None, file: Path, *, ratchet: bool) -> Exit:
     """Writes the current facts as the baseline. Facts worse than the old ones, and those of variants that do not build,
     keep their lines; then the command exits 1 (4 if the machine stopped every failed compilation)."""
-    saved = baseline.save(record, old)
+    saved = baseline.save(record, old, ratchet=ratchet)
     if not saved.baseline.values:
         raise UsageError(f"{file}: expected static facts to write, found none: nothing was built")
     for name in saved.failed:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from flashcore.cli import options, output, progress, verdict_table
-from flashcore.errors import UsageError
+from flashcore.cli.baseline import save
+from flashcore.errors import Exit, UsageError
+from flashcore.explain import explain
+from flashcore.gate import regressions
 from flashcore.gate.formats import FORMATS, Renderer, as_json
 from flashcore.gate.locate import Places
-from flashcore.model.record import Record
+from flashcore.model.groups import grouped
+from flashcore.model.record import Record, plans_for
 from flashcore.model.suite import Budget
+from flashcore.model.text import UNMEASURED, percentage
 from flashcore.pipeline import base, plugins
 from flashcore.pipeline.judging import Judged, Rules, baseline_of, judge_record
 from flashcore.pipeline.recording import present
@@ -37,6 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "more [[budget]] tables; their unmeasured facts exit 3"
     parser.add_argument("--budgets", metavar="FILE", help=text)
     parser.add_argument("--baseline", metavar="FILE", help="the baseline to compare with (default: the suite's)")
+    parser.add_argument("--ratchet", action="store_true", help="tighten the baseline where facts are better than it")
+    parser.add_argument("--what-if", action="store_true", help="for each kernel, show how to fit one more block per SM")
     options.add_base(parser)
 
 
@@ -80,6 +88,10 @@ def run(arguments: argparse.Namespace) -> int:
             f"--variant {' '.join(arguments.variants)}: expected variants with budgets, found only references"
         )
     show(judged, outputs, quiet=arguments.quiet)
+    if arguments.what_if:
+        print(next_steps(judged.record))
+    if arguments.ratchet:
+        tighten(judged)
     return judged.judgement.exit_code
 
 
@@ -102,6 +114,8 @@ def _rules(arguments: argparse.Namespace) -> Rules:
         hint = "omit RUN to check the suite's sources; --budgets FILE adds budgets to those in RUN"
         raise UsageError(f"--suite: expected no RUN, which has its suite's budgets; found both\n  hint: {hint}")
     compare = not arguments.recorded or arguments.baseline is not None
+    if arguments.ratchet and not compare:
+        raise UsageError("--ratchet: with RUN, expected --baseline FILE to tighten, found none")
     return Rules(
         require=arguments.require,
         budgets=_budgets(arguments.budgets),
@@ -148,6 +162,15 @@ def as_data(judged: Judged) -> dict[str, Any]:
     return data
 
 
+def tighten(judged: Judged) -> None:
+    """Tightens the baseline where facts are better than it, unless static facts could not be judged."""
+    if judged.file is None or judged.judgement.exit_code is Exit.INCAPABLE:
+        return
+    save(judged.record, judged.baseline, judged.file, ratchet=True)
+    for line in regressions.slack(judged.record):
+        print(f"slack in the manifest: {line}", file=sys.stderr)
+
+
 def formats() -> list[str]:
     return ["table", *FORMATS, *dict(plugins.entries("formats"))]
 
@@ -166,3 +189,27 @@ def _repository(folder: Path) -> Path:
 def _is_root(git: Path) -> bool:
     """Whether this is a repository's or a worktree's, not a submodule's, which names its folder of ``modules``."""
     return git.is_dir() or (git.is_file() and "/modules/" not in git.read_text(encoding="utf-8", errors="replace"))
+
+
+def next_steps(record: Record) -> str:
+    """For every kernel on every arch: its occupancy, its limiter, and the change needed for one more block per SM.
+
+    Shapes with equal launches of a kernel share a line.
+    """
+    lines: list[str] = []
+    plans = {arch: plans_for(record.plans, arch) for arch in record.suite.archs}
+
+    def text(step: explain.Step) -> str:
+        pct = UNMEASURED if step.now.pct is None else percentage(step.now.pct, 1)
+        return f"{step.subject.variant}/{step.subject.kernel} ({step.subject.arch}): {pct}; {'; '.join(step.lines)}"
+
+    for variant in record.suite.variants:
+        for arch in record.suite.archs:
+            seen = grouped(
+                (text(step), shape)
+                for shape in record.suite.shapes
+                for step in explain.what_ifs(record, plans[arch].get((variant, shape)), arch)
+            )
+            same = len(seen) == len({text.split(":")[0] for text in seen})
+            lines += [text if same else f"{text} [{', '.join(shapes)}]" for text, shapes in seen.items()]
+    return "\n".join(lines)

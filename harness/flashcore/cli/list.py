@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+from collections.abc import Iterator
 
+from flashcore.build import build
 from flashcore.cli import options, output
 from flashcore.cli.grid import grid
 from flashcore.errors import Exit
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
-from flashcore.model.groups import picked
-from flashcore.model.suite import Suite, Variant, manifest_keys
+from flashcore.model.groups import grouped, picked
+from flashcore.model.suite import Cuda, Suite, Variant, manifest_keys
+from flashcore.model.text import count
 from flashcore.suites.find import suite_folder
 from flashcore.suites.load import load, narrowed
 
@@ -89,9 +93,20 @@ def suite_table(declared: Suite) -> str:
             f"{declared.name}: {declared.title}",
             grid(("variant", "parent", "source", "archs", "technique"), variants),
             grid(("shape", "parameters", "stages"), shapes),
+            *_commands(declared),
             grid(("budget", "fact", "min", "max", "unit", "tier", "severity", "source"), budgets),
         ]
     )
+
+
+def _commands(declared: Suite) -> Iterator[str]:
+    """nvcc's command for the first of the variants that have the same flags, libraries and packages."""
+    compiled = [v for v in declared.variants.values() if isinstance(v.kind, Cuda)]
+    for first, *more in grouped(((v.flags, v.libraries, v.packages), v) for v in compiled).values():
+        archs = [arch for arch in declared.archs if arch in first.where.archs] or [*first.where.archs]
+        words = ["nvcc", *build.compile_flags(declared, first, archs[-1], debug=False), "-cubin", first.kind.file]
+        others = f"; {count(len(more), 'variant')} more, with other names, sources and macros" if more else ""
+        yield f"# {', '.join(archs)}{others}\n{shlex.join(words)}"
 
 
 def facts_table() -> str:

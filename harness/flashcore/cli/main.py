@@ -67,7 +67,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         top = parser(words)
         arguments = top.parse_args(words)
         if arguments.command is None:
-            top.print_help()
+            if sys.stdout.isatty():
+                plugin.resolve("flashcore.cli.start:show")()
+            else:
+                top.print_help()
             # Not 0: a script with an empty command by mistake must not pass as a gate.
             return int(Exit.USAGE)
         code = int(arguments.run(arguments))

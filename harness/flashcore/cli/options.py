@@ -20,7 +20,7 @@ from flashcore.errors import UsageError
 from flashcore.model.record import Record
 from flashcore.model.suite import TIERS, Stage
 from flashcore.pipeline import plugins
-from flashcore.records import lookup, store
+from flashcore.records import lookup, remote, store
 from flashcore.stages.settings import Sanitize, Settings
 from flashcore.suites.find import of_project, suite_folder
 
@@ -189,15 +189,16 @@ def add_run(parser: argparse.ArgumentParser, *, default: str = "the newest") -> 
 def add_records(parser: argparse.ArgumentParser) -> None:
     """Adds the option for runs recorded elsewhere."""
     text = (
-        "runs recorded elsewhere, used as if they were in --profiles: a folder of runs, or a file from "
-        "`flashcore runs pack`; repeatable"
+        "runs recorded elsewhere, used as if they were in --profiles: a folder of runs, a file from "
+        "`flashcore runs pack`, or the URL of a store, such as s3://bucket/runs; repeatable"
     )
-    parser.add_argument("--records", action="append", default=[], metavar="DIR|FILE", help=text)
+    parser.add_argument("--records", action="append", default=[], metavar="DIR|FILE|URL", help=text)
 
 
 def places(arguments: argparse.Namespace) -> tuple[Path, ...]:
-    """The folders and files that recorded runs are read from."""
-    return (Path(arguments.profiles), *map(Path, arguments.records))
+    """The folders and files that recorded runs are read from; those of stores elsewhere are copied first."""
+    profiles = Path(arguments.profiles)
+    return (profiles, *(remote.mirrored(x, profiles) if "://" in x else Path(x) for x in arguments.records))
 
 
 def recorded(arguments: argparse.Namespace) -> Record:

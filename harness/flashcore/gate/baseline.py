@@ -276,12 +276,15 @@ class Saved:
     gone: tuple[str, ...] = ()
 
 
-def save(record: Record, old: Baseline | None) -> Saved:
+def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Saved:
     """The record's facts as a baseline. An old one of another suite is replaced entirely; of another version of a
     compiler, the facts of all its variants.
 
+    Args:
+        ratchet: only tighten: do not add facts that the old baseline lacks.
+
     Raises:
-        UsageError: the record names no compiler.
+        UsageError: the record names no compiler, or ``ratchet`` has no baseline to tighten.
     """
     suite, made_by = record.suite, compilers(record)
     used = {v.kind.compiler for v in suite.variants.values() if not v.is_reference}
@@ -299,6 +302,12 @@ def save(record: Record, old: Baseline | None) -> Saved:
     new = Baseline(suite.name, made_by, now, noted=notes)
     before = old.compilers if old else {}
     upgraded = {name for name, version in made_by.items() if before.get(name, version) != version}
+    if ratchet and (old is None or old.suite != suite.name or upgraded):
+        previous = "none" if old is None else f"one of {old.suite}, {words(old.compilers)}"
+        raise UsageError(
+            f"--ratchet: expected a baseline of {suite.name}, {words(made_by)}, found {previous}\n"
+            "  hint: flashcore baseline save"
+        )
     if old is None or old.suite != suite.name:
         return Saved(replace(new, values=_collapse(now)), failed=failed)
     made_with = {variant.name: variant.kind.compiler for variant in suite.variants.values()}
@@ -309,7 +318,8 @@ def save(record: Record, old: Baseline | None) -> Saved:
     gone = {key[:3]: None for key in old.values if built.get(key[:2]) and key[:3] not in kernels}
     lines = matched(old.values, now, old_names)
     kept_values = {key: old.values[line] for key, line in lines.items()}
-    added = {key: value for key, value in now.items() if key not in lines}
+    # A baseline omits zeros that can only rise, so such a fact is not new.
+    added = {k: v for k, v in now.items() if k not in lines and (not ratchet or ALLOWANCES[k.fact].better == "higher")}
     better, worse = _moved(now, kept_values)
     merged = {key: now[key] if key in better else value for key, value in kept_values.items()} | added
 
@@ -317,14 +327,14 @@ def save(record: Record, old: Baseline | None) -> Saved:
         """Whether an old line remains: its variant was not built (--variant, --arch, a compile error)."""
         if key.variant not in suite.variants or key.arch not in suite.variants[key.variant].where.archs:
             return False
-        return not built.get(key[:2])
+        return not built.get(key[:2]) or (ratchet and key[:3] in gone)
 
     values = {**_collapse(merged), **{key: value for key, value in old.values.items() if stays(key)}}
     compared = {key[:3] for key in values}
     notes |= {key: text for key, text in old.noted.items() if stays(key) and key[:3] in compared}
     remaining = {made_with[key.variant] for key in values}
     kept = {name: version for name, version in before.items() if name in remaining}
-    names = tuple(f"{variant}/{kernel} ({arch})" for variant, arch, kernel in gone)
+    names = tuple(f"{variant}/{kernel} ({arch})" for variant, arch, kernel in gone if not ratchet)
     saved = replace(new, compilers={**kept, **made_by}, values=values, noted=notes)
     return Saved(saved, tuple(better.values()), tuple(worse), failed, names)
 

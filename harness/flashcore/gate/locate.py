@@ -6,6 +6,7 @@ Paths are relative to the repository, as annotations on code hosts require.
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -74,6 +75,13 @@ class Places:
         variant = self.suite.variants.get(s.variant)
         place = self._definition(variant.kind.file, kernel) if variant and variant.kind.file else None
         return place or self._declaration(s.variant)
+
+    @functools.cached_property
+    def manifest(self) -> Place:
+        """The first line of the suite's manifest, or of an audit's ``flashcore.toml``: the place of other results."""
+        names = (MANIFEST, *self.suite.manifests)
+        name = next((name for name in names if (self.folder / name).is_file()), names[-1])
+        return Place(os.path.relpath((self.folder / name).resolve(), self.root), 1)
 
     def _find_definition(self, source: str, kernel: str | None) -> Place | None:
         files = list(self._files(source))

@@ -26,10 +26,11 @@ from flashcore.gate.baseline import (
     compilers,
     matched,
     noted,
+    plain,
     present,
     renames,
 )
-from flashcore.gate.expand import PLAN_TOTALS, PLANNED, Expectation, expired, in_scope
+from flashcore.gate.expand import PLAN_TOTALS, PLANNED, Expansion, Expectation, excess, expired, in_scope
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import Cause
 from flashcore.model.causes import GONE, PLAN_FAILED, DidNotCompile
@@ -235,3 +236,26 @@ def _relaxed(rules: Iterable[GateRule], today: date | None) -> Iterator[str]:
         where = ", ".join(rule.variants) if rule.variants != ("*",) else "all variants"
         until = f", {'expired on' if expired(rule, today) else 'until'} {rule.expires}" if rule.expires else ""
         yield f"{', '.join(rule.facts)} on {where}: {allowed}{until}: {rule.reason}"
+
+
+# --- the ratchet ----------------------------------------------------------------------------------
+
+
+def slack(record: Record) -> list[str]:
+    """The static limits of the manifest that all values meet with slack, each with its tightest possible value."""
+    messages = []
+    expansion = Expansion(record)
+    for budget in record.suite.budgets:
+        bounds = {"max": budget.maximum, "min": budget.minimum}
+        one_sided = [(name, limit) for name, limit in bounds.items() if limit is not None]
+        if budget.tier != "static" or budget.severity != "limit" or len(one_sided) != 1:
+            continue
+        ((bound, limit),) = one_sided
+        numbers = [e.fact.number for e in expansion.expand(budget) if e.fact is not None]
+        measured = [value for value in numbers if value is not None]
+        if not measured or len(measured) < len(numbers) or any(excess(budget, value) > 0 for value in measured):
+            continue
+        worst = max(measured) if bound == "max" else min(measured)
+        if worst != limit:
+            messages.append(f"{budget.name}: {bound} = {plain(limit)} could be {plain(worst)}")
+    return messages

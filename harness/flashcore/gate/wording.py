@@ -85,6 +85,11 @@ def budgets(group: Sequence[Verdict]) -> str:
     return ", ".join(dict.fromkeys(v.budget for v in group))
 
 
+def identity(group: Sequence[Verdict]) -> str:
+    """What identifies a group in later results: not its line's number, which changes with every edit."""
+    return min(f"{v.budget} {v.subject}" for v in group)
+
+
 def sentence(*group: Verdict) -> str:
     """Verdicts of one cause in words: ``fast/kernel (sm_89): registers 140, expected ≤ 128 (design 000)``."""
     verdict = group[0]

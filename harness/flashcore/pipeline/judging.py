@@ -58,11 +58,14 @@ class Judged:
 
     Args:
         variants: the names of the variants that ``Rules.variants`` select; ``None`` for all.
+        file: the baseline's path, if the record is compared with one; ``baseline`` is its content, if it exists.
     """
 
     record: Record
     judgement: Judgement
     variants: Sequence[str] | None
+    file: Path | None
+    baseline: Baseline | None
 
     @cached_property
     def answers(self) -> Answers:
@@ -100,7 +103,7 @@ def judge_record(rules: Rules, record: Record) -> Judged:
     if file and not old:
         missing = f"no baseline: there is no {file} to compare with (flashcore baseline save writes it)"
         judgement = replace(judgement, notes=(*judgement.notes, missing))
-    return Judged(record, judgement, variants)
+    return Judged(record, judgement, variants, file, old)
 
 
 def _require_matches(budget: Budget, suite: Suite) -> None:

@@ -295,7 +295,7 @@ class Manifest(Form):
     include: list[Text] = []
     """Folders of headers that sources include."""
     flags: list[Text] = ["-O3", "-std=c++17"]
-    """nvcc's flags, besides those that the harness adds; `build --commands` shows the whole command."""
+    """nvcc's flags, besides those that the harness adds; `build` and `list` show the whole command."""
     libraries: list[Text] = []
     """Libraries that variants are linked with: names such as `cublas`, or files."""
     packages: list[Text] = []

@@ -103,11 +103,13 @@ def test_a_display_filter_does_not_narrow_what_is_judged(capsys: pytest.CaptureF
 
 def test_every_format_shows_the_failures(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["audit", FILE, "--max", "spill_store_bytes=0", "--except", "stack", "--keep", "--format", "json"]
-    files = {"junit": "j.xml", "github": "h.txt", "table": "t.txt"}
+    files = {"sarif": "s.json", "junit": "j.xml", "gitlab": "g.json", "github": "h.txt", "table": "t.txt"}
     assert main([*arguments, *(f"--format={form}={file}" for form, file in files.items())]) == Exit.FAILED
     printed = capsys.readouterr()
     assert json.loads(printed.out)["exit_code"] == 1
     assert store.read(Path(printed.err.splitlines()[-1])).suite.budgets[0].name == "max_spill_store_bytes"
+    assert len(json.loads(Path("s.json").read_text())["runs"][0]["results"]) == 1  # of two archs
+    assert len(json.loads(Path("g.json").read_text())) == 1
     assert len(ElementTree.parse("j.xml").findall(".//failure")) == 2
     assert Path("h.txt").read_text().startswith("::error title=flashcore%3A failed%3A max_spill_store_bytes::")
 
@@ -174,10 +176,15 @@ def test_without_files_anywhere_nothing_passes(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("declared", [True, False])
 def test_a_code_host_shows_failures_at_the_projects_table(declared: bool) -> None:
+    """GitHub refuses all results if one has no file, and GitLab drops those."""
     limits = [] if declared else ["--max=registers=8"]
     if declared:
         toml("max = {registers = 8}")
-    assert main(["audit", FILE, *limits, "--format=github=h.txt"]) == Exit.FAILED
+    outputs = {"sarif": "s.json", "gitlab": "g.json", "github": "h.txt"}
+    assert main(["audit", FILE, *limits, *(f"--format={form}={file}" for form, file in outputs.items())]) == Exit.FAILED
+    for result in json.loads(Path("s.json").read_text())["runs"][0]["results"]:
+        assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "flashcore.toml"
+    assert json.loads(Path("g.json").read_text())[0]["location"] == {"path": "flashcore.toml", "lines": {"begin": 1}}
     assert Path("h.txt").read_text().startswith("::error file=flashcore.toml,line=1,title=") is declared
 
 

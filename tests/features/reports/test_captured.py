@@ -11,7 +11,7 @@ import pytest
 
 from flashcore.errors import FlashcoreError
 from flashcore.explain.readings import Readings
-from flashcore.features.reports import kernels, surveyed
+from flashcore.features.reports import kernels, traces
 from flashcore.features.reports.assemble import record_of
 from flashcore.features.reports.capture import Captured, Ran
 from flashcore.features.reports.captured import record
@@ -65,8 +65,8 @@ def test_a_capture_lists_every_kernel_that_the_survey_saw(captured: Captured, tm
     assert [row.name for row in rows] == ["ns::strided<float>", "saxpy", "ns::strided<double>", "spilly<96>"]
     assert sum(row.percent or 0 for row in rows) == pytest.approx(100)
     assert [bool(row.limited_by) for row in rows] == [True, True, True, False]
-    assert {fact.source for fact in made.facts.named(surveyed.TIME)} == {Source.CUPTI}
-    assert all(fact.number != 0 for fact in made.facts.named(surveyed.TIME))
+    assert {fact.source for fact in made.facts.named(traces.TIME)} == {Source.CUPTI}
+    assert all(fact.number != 0 for fact in made.facts.named(traces.TIME))
     pages.write(pages.Target(str(tmp_path / "pages"), single_file=False), judged(made))
     page = (tmp_path / "pages" / "index.html").read_text().partition("<main")[2]
     assert "spilly&lt;96&gt;" in page and "variant/spilly_96" not in page, "a kernel without a page of its own"

@@ -127,6 +127,30 @@ def test_the_long_form_that_metrics_prints_by_itself(tmp_path: Path) -> None:
     assert recorded(read(text, tmp_path)).facts.number("ncu_duration", CaseSubject(Case("k", "g4_b32"))) == 1500
 
 
+def test_a_summary_has_averages_and_says_so(tmp_path: Path) -> None:
+    report = read(text_of("app_summary"), tmp_path)
+    assert [r.averaged for r in report.results] == [5, 1, 1, 1]
+    facts = recorded(report).facts
+    whole = CaseSubject(Case("saxpy", "g16384_b256"))
+    seen = facts.get("profiled_launches", whole)
+    assert seen is not None and (seen.value, seen.note) == (5, "the report is a summary: the other facts are averages")
+    assert facts.number("ncu_duration", whole) == 14329.6
+    assert not [f for f in facts if f.subject.launch is not None]
+
+
+def test_the_source_page_lists_instructions_each_once(tmp_path: Path) -> None:
+    report = read(text_of("app_source"), tmp_path)
+    assert [r.kernel for r in report.results].count(SAXPY) == 5
+    record = recorded(report)
+    whole = CaseSubject(Case("spilly_96", "unknown"))
+    assert record.facts.number("instructions", whole) == 327168
+    listing = next(x for x in record.listings if x.subject.variant == "saxpy")
+    first = listing.instructions[0]
+    assert (first.offset, first.text, first.line, first.values["executed"]) == (0, "LDC R1, c[0x0][0x28]", 4, 131072)
+    assert [i.offset for i in listing.instructions] == sorted({i.offset for i in listing.instructions})
+    assert record.gpu_arch is None
+
+
 def test_nvtx_ranges_are_kept(tmp_path: Path) -> None:
     text = (RECORDED / "ncu_raw_domain.csv").read_bytes().decode()
     report = read(text, tmp_path)
@@ -171,8 +195,7 @@ UNITS = '"","","","","","inst"\n'
         (RAW.format(units=UNITS, cell="1") + '"1","k"\n', "2 fields, but the header has 6"),
         (RAW.format(units=UNITS, cell="1").replace('"9.0"', '"nine"'), "compute capability"),
         (RAW.format(units=UNITS, cell="1") * 2, "expected one header, found a second"),
-        (text_of("app_summary"), "expected a header"),
-        (text_of("app_source"), "a header of a raw or details page"),
+        ('"Function Name","k"\n"#","Source"\n"1","MOV"\n', "lines with the instructions below them"),
     ],
 )
 def test_what_cannot_be_read_without_guessing_is_refused_with_the_command(
@@ -191,9 +214,9 @@ def test_the_command_in_a_refusal_overwrites_no_source(tmp_path: Path) -> None:
 
 
 def test_a_page_without_its_beginning_is_refused(tmp_path: Path) -> None:
-    lines = text_of("app_details").splitlines(keepends=True)
+    lines = text_of("app_source").splitlines(keepends=True)
     with pytest.raises(RecordError, match="no rows above the header"):
-        read("".join([*lines[10:], *lines]), tmp_path)
+        read("".join(lines[10:]), tmp_path)
 
 
 def test_a_result_that_is_not_there_is_said(tmp_path: Path) -> None:
@@ -220,6 +243,9 @@ def long(*metrics: str, launch: int = 0) -> list[str]:
 
 
 LONG = f"{LAUNCH},Section Name,Metric Name,Metric Unit,Metric Value"
+SUMMARY = (
+    "Process ID,Kernel Name,Block Size,Grid Size,Device,CC,Invocations,Metric Name,Metric Unit,Minimum,Maximum,Average"
+)
 NO_NUMBERS = ("nan", "-nan", "inf", "-nan(ind)", "1.#INF", "n/a", "N/A", "")
 
 
@@ -257,6 +283,16 @@ def test_a_number_in_one_section_and_none_in_another_is_unmeasured(tmp_path: Pat
     assert value(result, "dram__bytes.sum") is None and value(result, "gpu__time_duration.sum") == 5000
     with pytest.raises(RecordError, match=r"expected one value of dram__bytes.sum for a result, found 4096"):
         read(page(LONG, *rows[:1], *long("dram__bytes.sum|byte|4,096", "dram__bytes.sum|byte|8,192")), tmp_path)
+
+
+def test_a_summary_without_a_number_or_with_many_launches_is_read(tmp_path: Path) -> None:
+    row = "1|k(int)|(32, 1, 1)|(4, 1, 1)|0|9.0|1,234|"
+    text = page(
+        SUMMARY, f"{row}gpu__time_duration.sum|ns|5,000|5,010|5,005.50", f"{row}dram__bytes.sum|byte|nan|nan|nan"
+    )
+    (result,) = read(text, tmp_path).results
+    assert (result.averaged, value(result, "gpu__time_duration.sum")) == (1234, 5005.5)
+    assert value(result, "dram__bytes.sum") is None
 
 
 DETAILS = f"{LONG},{RULES}"

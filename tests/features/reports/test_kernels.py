@@ -15,13 +15,7 @@ from flashcore.explain.readings import Readings
 from flashcore.features.reports import kernels
 from tests.support.judged import book_of, judged
 from tests.support.launches import launches
-
-TIMES = """"ID","Process Name","Kernel Name","Block Size","Grid Size","CC","gpu__time_duration.sum"
-"","","","","","","ns"
-"0","app","gemm","(256, 1, 1)","(132, 1, 1)","9.0","90,000"
-"1","app","norm","(256, 1, 1)","(64, 1, 1)","9.0","n/a"
-"2","app","gemm","(256, 1, 1)","(132, 1, 1)","9.0","110,000"
-"""
+from tests.support.traces import LAUNCHES, nsys_export
 
 
 def test_launches_of_all_configurations_add_up() -> None:
@@ -81,26 +75,25 @@ def test_the_overview_lists_all_kernels_by_time_without_words_of_a_suite(
 def test_the_overview_as_json_has_reasons_for_what_is_unmeasured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "step.csv"
-    path.write_text(TIMES)
+    path = nsys_export(tmp_path / "step.sqlite", LAUNCHES)
     assert main(["import", str(path), "--profiles", str(tmp_path / "runs"), "--format", "json"]) == 0
     parsed = json.loads(capsys.readouterr().out)
     assert Path(parsed["run"]).is_dir() and parsed["ranges"] == []
     first, second = parsed["kernels"]
-    assert (first["name"], first["launches"], first["us"], first["percent"]) == ("gemm", 2, 200.0, 100.0)
+    assert (first["name"], first["launches"], first["us"]) == ("cutlass::Kernel<float>", 2, 200.0)
     assert first["limited_by"] is None and first["limited_by_reason"] == f"no counter shows it at {first['shape']}"
-    assert second["us"] is None and "unmeasured" in second["us_reason"]
+    assert second["us_reason"] is None and first["percent"] + second["percent"] == pytest.approx(100)
 
 
-def test_the_overview_of_times_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "step.csv"
-    path.write_text(TIMES)
+def test_the_overview_of_a_trace_and_of_ranges(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = nsys_export(tmp_path / "step.sqlite", LAUNCHES)
     assert main(["import", str(path), "--profiles", str(tmp_path / "runs")]) == 0
     terminal = capsys.readouterr()
-    assert terminal.err.splitlines()[2].split() == ["gemm", "2", "200.0", "100.0", "unmeasured"]
+    assert terminal.err.splitlines()[2].split() == ["cutlass::Kernel<float>", "2", "200.0", "94.8", "unmeasured"]
     page = overview(Path(terminal.out.strip()), tmp_path)
-    assert "of the time of 2 kernels, 200.0&nbsp;µs in 2 launches" in page
-    assert "unattributed 100 %" in page and "no rule applies to what was recorded" in page
+    assert ": <b>94.8&nbsp;%</b> of the time of 2 kernels, 200.0&nbsp;µs in 2 launches" in page
+    assert "</b>: unmeasured: no counter shows it at" in page and 'class="whole"' not in page
+    assert "<b>count what limits it</b>" in page and "no rule applies" not in page
 
 
 def test_the_overviews_of_a_suite_and_of_a_capture_stay(tmp_path: Path) -> None:

@@ -15,6 +15,9 @@ PAGE = """"ID","Process Name","Kernel Name","Block Size","Grid Size","CC","gpu__
 "","","","","","","ns"
 "0","{app}","{kernel}","(32, 1, 1)","(4, 1, 1)","9.0","12,345"
 """
+TRACE = """{"deviceProperties": [{"id": 0, "name": "NVIDIA H100", "computeMajor": 9, "computeMinor": 0, "numSms": 132}],
+"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k(int)", "dur": 12.345,
+ "args": {"device": 0, "grid": [4, 1, 1], "block": [32, 1, 1]}}]}"""
 
 
 @pytest.mark.parametrize(
@@ -25,16 +28,15 @@ PAGE = """"ID","Process Name","Kernel Name","Block Size","Grid Size","CC","gpu__
         ("x.csv", b"\xff\xfe\x00", RecordError, "expected an .ncu-rep or a CSV page of one, found neither"),
         ("x.csv", b"a,b\n", RecordError, "x.csv"),
         (
-            "x.csv.gz",
-            gzip.compress(PAGE.encode(), mtime=0)[:-9],
+            "x.json.gz",
+            gzip.compress(TRACE.encode(), mtime=0)[:-9],
             RecordError,
-            "x.csv.gz: expected a whole gzip file",
+            "x.json.gz: expected a whole gzip file",
         ),
         ("trace.zip", b"PK\3\4\x14\0\0\0\x08\0\xff", RecordError, "found neither .*\n  hint: unpack"),
-        ("a.nsys-rep", b"any bytes", RecordError, "a.nsys-rep: .*\n  hint: nsys stats"),
-        ("a.qdrep", b"any bytes", RecordError, "a.qdrep: .*\n  hint: nsys stats"),
-        ("a.sqlite", b"SQLite format 3\0", RecordError, "a.sqlite: .*\n  hint: nsys stats"),
-        ("renamed", b"NVIDIA Tegra Profiler Report 1.\n", RecordError, "renamed: .*\n  hint: nsys stats"),
+        ("a.nsys-rep", b"any bytes", RecordError, "a.nsys-rep: .*\n  hint: nsys export --type sqlite a.nsys-rep"),
+        ("a.qdrep", b"any bytes", RecordError, "a.qdrep: .*\n  hint: nsys export"),
+        ("renamed", b"NVIDIA Tegra Profiler Report 1.\n", RecordError, "hint: nsys export --type sqlite renamed"),
     ],
 )
 def test_what_is_no_report_is_refused(
@@ -47,14 +49,17 @@ def test_what_is_no_report_is_refused(
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("text", [PAGE.format(app="größe", kernel="k(int)"), TRACE, "\n" + TRACE])
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_page_is_read_in_each_encoding_of_unicode(encoding: str, packed: bool, tmp_path: Path) -> None:
-    data = PAGE.format(app="größe", kernel="k(int)").encode(encoding)
+def test_a_page_or_a_trace_is_read_in_each_encoding_of_unicode(
+    encoding: str, text: str, packed: bool, tmp_path: Path
+) -> None:
+    data = text.encode(encoding)
     path = tmp_path / "report.csv"
     path.write_bytes(gzip.compress(data) if packed else data)
     report = read_report(path)
     (result,) = report.results
-    time = result.number("gpu__time_duration.sum")
+    time = result.number("gpu__time_duration.sum") or result.number("traced_duration")
     assert (result.kernel, result.grid, time) == ("k(int)", (4, 1, 1), 12_345)
     assert report.name == "report.csv" and not report.notes
 

@@ -23,7 +23,7 @@ class Session:
     """A watch here, of the box."""
 
     def __init__(self, box: Box, folder: Path) -> None:
-        self.box, self.watched = box, Watched(folder, "--host", box.executor.removeprefix("host="))
+        self.box, self.watched = box, Watched(folder, "--host", box.executor.removeprefix("host="), "--serve")
         self.watched.start()
         self.first = self.watched.until("idle")
 
@@ -46,7 +46,9 @@ def session(box: Box, compiler: toolchain.Nvcc, tmp_path: Path, monkeypatch: pyt
 
 def test_a_save_here_is_answered_there(session: Session) -> None:
     watched = session.watched
-    assert session.first[0]["event"] == "working"
+    assert [e["event"] for e in session.first[:2]] == ["serving", "working"] and "127.0.0.1" in session.first[0][
+        "message"
+    ]
     assert answers(session.first)["budgets"]["status"] == "ok" and "limits" in answers(session.first)
     watched.save(edited(1))
     second = watched.until("idle")

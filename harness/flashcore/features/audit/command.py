@@ -132,7 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
         code = judged.judgement.exit_code
     if arguments.save_baseline:
         file = Path(arguments.save_baseline)
-        code = worst([code, save(record, baseline.read(file), file)])
+        code = worst([code, save(record, baseline.read(file), file, ratchet=False)])
     if arguments.keep:
         folder = store.begin(Path(arguments.profiles), record.id)
         store.write(record, folder)

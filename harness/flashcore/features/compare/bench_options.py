@@ -16,24 +16,24 @@ _DECISION = ("processes", "alpha", "effect")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "build a git revision too; time and judge the cases that differ"
     parser.add_argument("--against", metavar="REV", help=text)
+    add_decision(parser, "over all cases, with --against")
+
+
+def add_decision(parser: argparse.ArgumentParser, scope: str) -> None:
+    """Adds the options of a decision; ``scope`` tells what they are about."""
     add = parser.add_argument
     add("--processes", type=int, metavar="N", help=f"processes that time each case (default: {decide.PROCESSES})")
-    add(
-        "--alpha",
-        type=float,
-        metavar="P",
-        help=f"rate of false alarms over all cases, with --against (default: {decide.ALPHA:g})",
-    )
+    add("--alpha", type=float, metavar="P", help=f"rate of false alarms {scope} (default: {decide.ALPHA:g})")
     text = f"percent by which a case may get slower (default: {100 * decide.EFFECT:g})"
     add("--effect", type=float, metavar="PCT", help=text)
 
 
-def _chosen(arguments: argparse.Namespace) -> against.Options:
-    """The options of the comparison."""
+def chosen(arguments: argparse.Namespace, revision: str) -> against.Options:
+    """The options of a comparison with a revision."""
     given = {name: value for name in _DECISION if (value := getattr(arguments, name)) is not None}
     if "effect" in given:
         given["effect"] /= 100
-    return against.Options(arguments.against, resume=arguments.resume, **given)
+    return against.Options(revision, resume=getattr(arguments, "resume", False), **given)
 
 
 def run(arguments: argparse.Namespace) -> int | None:
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int | None:
         )
     formats = output.parse(arguments.format, ("table", "json"))
     with progress.shown(arguments.quiet) as say:
-        result = against.run(options.settings(arguments, upto=None), _chosen(arguments), say)
+        result = against.run(options.settings(arguments, upto=None), chosen(arguments, arguments.against), say)
     for form, file in formats:
         output.write(f"{as_json(result) if form == 'json' else as_text(result)}\n", file)
     return result.exit_code

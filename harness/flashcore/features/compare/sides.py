@@ -21,7 +21,7 @@ from flashcore.suites.load import NothingMatches
 
 TREE = "."
 #: Of reports, packed or not: ``.tar.gz`` is an archive of compiled files.
-_REPORTS = (".ncu-rep", ".csv")
+_REPORTS = (".ncu-rep", ".csv", ".sqlite", ".json")
 Kind = Literal["working tree", "run", "report", "compiled files", "revision"]
 
 

@@ -1,4 +1,4 @@
-"""Others' reports and programs as run records: imports ncu's reports, captures commands and functions."""
+"""Others' reports and programs as run records: imports ncu's reports and traces, captures commands and functions."""
 
 from flashcore.model.plugin import Plugin
 
@@ -6,14 +6,14 @@ PLUGIN = Plugin(
     name="reports",
     commands={name: f"flashcore.features.reports.{name}_command" for name in ("import", "capture")},
     help={
-        "import": "read ncu reports (.ncu-rep, CSV) into a run",
+        "import": "read ncu reports (.ncu-rep, CSV) or traces into a run",
         "capture": "run any command under ncu; record its costly kernels",
     },
     pages={"index": "flashcore.features.reports.page:page"},
     api={name: f"flashcore.features.reports.api:{name}" for name in ("import_report", "capture", "captured", "sweep")},
     facts={
-        "traced_duration": "flashcore.features.reports.surveyed:SPEC",
-        "traced_launches": "flashcore.features.reports.surveyed:COUNT_SPEC",
+        "traced_duration": "flashcore.features.reports.traces:SPEC",
+        "traced_launches": "flashcore.features.reports.traces:COUNT_SPEC",
     },
     causes={
         f"capture_{kind}": f"flashcore.features.reports.activity:{kind.upper()}"

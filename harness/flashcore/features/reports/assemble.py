@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import fsum
 
 from flashcore import __version__
 from flashcore.errors import FlashcoreError, UsageError
+from flashcore.features.reports import traces
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, RULE, TENSOR_TYPES, chip_of
-from flashcore.model.causes import NotReturned
+from flashcore.model.causes import COUNTER_CONTRADICTS, NotReturned
 from flashcore.model.groups import grouped
 from flashcore.model.record import (
     CaseOutcome,
@@ -39,6 +41,7 @@ from flashcore.readers.ncu.results import (
     EXECUTED,
     SAMPLES,
     Container,
+    Metric,
     Reading,
     Report,
     Result,
@@ -65,10 +68,14 @@ def record_of(
         sources: whether to keep instructions and their source lines.
 
     Raises:
-        UsageError: the reports are from several GPU models (:func:`by_gpu`).
+        UsageError: the reports are from several GPU models (:func:`by_gpu`), or traces and others.
     """
     results = list(_numbered(reports))
+    traced = any(traces.TIME in r for r in results)
+    if traced and not all(traces.TIME in r for r in results):
+        raise UsageError("expected traces or reports with counters, found both\n  hint: import each separately")
     gpu = _environment(results, reports)
+    results = list(_merged(results))
     chip = chip_of(results[0].cc) or "unknown"  # then metrics have the names of most chips
     arch = gpu.gpu_arch or "unknown"
     slugs = names.variants(r.kernel for r in results)
@@ -98,6 +105,8 @@ def record_of(
             tolerance="",
             tolerance_reason="imported: no problem, and no answer to compare with",
         )
+    if traced:
+        facts = [replace(f, source=Source.CUPTI) for f in facts]
     suite = Suite(
         name=name,
         title=f"imported from {', '.join(report.name for report in reports)}",
@@ -139,6 +148,27 @@ def _numbered(reports: Sequence[Report]) -> Iterator[Result]:
         first += max(r.id for r in report.results) + 1
 
 
+def _merged(results: Iterable[Result]) -> Iterator[Result]:
+    """The results; averages over launches of one case are one. A number is then the average over all of them, and what
+    differs in their configuration has no value: several pieces of code may have one name."""
+    cases = grouped(((r.kernel, names.shape(names.shape_parameters(r))) if r.averaged else r.id, r) for r in results)
+    for parts in cases.values():
+        count, metrics = sum(part.averaged for part in parts), parts[0].metrics
+        if len(parts) > 1:
+            metrics = {name: _average(name, parts, count) for name in metrics}
+        yield replace(parts[0], metrics=metrics, averaged=count)
+
+
+def _average(name: str, parts: Sequence[Result], count: int) -> Metric:
+    first = parts[0].metrics[name]
+    if len({part.text(name) for part in parts}) == 1:
+        return first
+    sums = [number * part.averaged for part in parts if (number := part.number(name)) is not None]
+    if len(sums) < len(parts) or name.startswith("launch__"):
+        return Metric(None, first.unit, cause=COUNTER_CONTRADICTS("its launches have several values"))
+    return Metric(fsum(sums) / count, first.unit)
+
+
 def _remarks(reports: Iterable[Report]) -> Iterator[str]:
     for report in reports:
         yield f"{report.name}, read by {report.reader}"
@@ -158,11 +188,18 @@ def _case(
     yield from ncu_facts.as_facts(whole, values[chosen.id])
     yield Fact(whole, "kernel_launches", 1.0, "1", Source.NCU)
     note = "" if len(results) == 1 else f"the case's other facts are those of launch {chosen.id}, of median duration"
-    yield Fact(whole, "profiled_launches", float(len(results)), "1", Source.NCU, note)
+    count = sum(result.averaged or 1 for result in results)
+    if chosen.averaged:
+        note = "the report is a summary: the other facts are averages"
+    yield Fact(whole, "profiled_launches", float(count), "1", Source.NCU, note)
     for result in results:
-        subject = CaseSubject(Case(variant, shape), kernel=result.kernel, launch=result.id)
+        launch = None if result.averaged else result.id
+        subject = CaseSubject(Case(variant, shape), kernel=result.kernel, launch=launch)
         yield from ncu_facts.as_facts(subject, values[result.id])
         yield from _unnamed(subject, result, chip)
+        if traces.TIME in result:
+            time = result.read(traces.TIME)
+            yield from (Fact(s, traces.TIME, time.value, "ns", Source.CUPTI, time.detail) for s in (whole, subject))
 
 
 def _median(results: Sequence[Result]) -> Result:
@@ -173,7 +210,7 @@ def _median(results: Sequence[Result]) -> Result:
 
 def _unnamed(subject: Subject, result: Result, chip: str) -> Iterator[Fact]:
     """Metrics outside the catalogue, under ncu's names, and the findings of ncu's rules."""
-    mapped = {spec.ncu_name(chip) for spec in FACTS.values() if not spec.opcodes}
+    mapped = {traces.TIME, *(spec.ncu_name(chip) for spec in FACTS.values() if not spec.opcodes)}
     for name, metric in result.metrics.items():
         value = metric.value
         if name in mapped or value == "" or (value is None and metric.cause is None):

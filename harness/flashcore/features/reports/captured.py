@@ -8,7 +8,7 @@ from math import fsum
 from pathlib import Path
 
 from flashcore.errors import CapabilityError, FlashcoreError, RecordError
-from flashcore.features.reports import surveyed
+from flashcore.features.reports import traces
 from flashcore.features.reports.assemble import record_of
 from flashcore.features.reports.capture import Captured, Ran, Stopped
 from flashcore.features.reports.read import read_report
@@ -73,8 +73,8 @@ def _surveyed(captured: Captured, suite: Suite, measured: Mapping[Key, Result]) 
         subject = subject_of(variants.get(canonical(kernel), ""), at, kernel)
         times.setdefault(subject, []).extend(case.us)
     for subject, us in times.items():
-        yield Fact(subject, surveyed.TIME, 1e3 * fsum(us) / len(us), "ns", source)
-        yield Fact(subject, surveyed.COUNT, float(len(us)), "1", source)
+        yield Fact(subject, traces.TIME, 1e3 * fsum(us) / len(us), "ns", source)
+        yield Fact(subject, traces.COUNT, float(len(us)), "1", source)
 
 
 def _read(report: Path) -> Report:

@@ -1,4 +1,4 @@
-"""``flashcore import``: Nsight Compute reports as a run record."""
+"""``flashcore import``: Nsight Compute reports and traces as a run record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    text = "ncu reports; together they are a run, or one for each GPU model"
+    text = "ncu reports, or traces (torch.profiler, nsys); together they are a run, or one for each GPU model"
     parser.add_argument("files", nargs="+", metavar="FILE", help=text)
     text = "the suite's name: records of one name are compared (default: %(default)s)"
     parser.add_argument("--name", default=PROBLEM, metavar="NAME", help=text)

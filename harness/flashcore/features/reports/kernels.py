@@ -10,7 +10,7 @@ from flashcore.cli import output
 from flashcore.cli.grid import grid
 from flashcore.explain.limiter import time_parts
 from flashcore.explain.readings import Readings
-from flashcore.features.reports import surveyed
+from flashcore.features.reports import traces
 from flashcore.model.groups import grouped
 from flashcore.model.record import Record
 from flashcore.model.text import UNMEASURED, fixed, number
@@ -65,7 +65,7 @@ def ranges(record: Record) -> list[Row]:
     """The NVTX ranges as a tree: each before the ranges within it, by falling time. A capture has none, since it
     measures few launches of a range."""
     times: dict[tuple[str, ...], list[float | None]] = {}
-    for fact in record.facts.named("nvtx__ranges") if not record.facts.named(surveyed.COUNT) else ():
+    for fact in record.facts.named("nvtx__ranges") if not record.facts.named(traces.COUNT) else ():
         path, ns = str(fact.value).split(" / "), record.facts.number("ncu_duration", fact.subject)
         for depth in range(1, len(path) + 1):
             times.setdefault(tuple(path[:depth]), []).append(ns and ns / 1e3)
@@ -116,9 +116,9 @@ def as_json(readings: Readings, folder: str) -> str:
 def _times(record: Record) -> dict[tuple[str, str, str], tuple[int, float | None]]:
     """(Variant, shape, kernel) → the number of launches, and their total time in µs. Variant and shape are empty for a
     survey's kernels that were not measured."""
-    named = [(f.subject, f) for f in record.facts.named(surveyed.TIME) or record.facts.named("ncu_duration")]
+    named = [(f.subject, f) for f in record.facts.named(traces.TIME) or record.facts.named("ncu_duration")]
     times = grouped(((s.variant, s.shape or "", canonical(s.kernel)), f.number) for s, f in named if s.kernel)
-    counted = [f for name in ("profiled_launches", surveyed.COUNT) for f in record.facts.named(name)]
+    counted = [f for name in ("profiled_launches", traces.COUNT) for f in record.facts.named(name)]
     counts = {(f.subject.variant, f.subject.shape): f.number for f in counted}
     results = {}
     for case, ns in times.items():

@@ -7,7 +7,7 @@ from typing import Any
 
 from flashcore.explain.advice import advice
 from flashcore.explain.limiter import time_parts
-from flashcore.features.reports import kernels, surveyed
+from flashcore.features.reports import kernels, traces
 from flashcore.model.suite import ImportedKernel
 from flashcore.report.overview_page import MOST_STEPS
 from flashcore.report.view import INDEX, Book, Page
@@ -18,9 +18,9 @@ TEMPLATE = Path(__file__).with_name("overview.html.j2")
 def page(book: Book) -> Page[dict[str, Any]] | None:
     """The page ``index``; ``None`` unless all kernels were imported. Also ``None`` for a capture without a recorded
     survey: the few measured launches of each kernel do not add up to the command's."""
-    suite, is_capture = book.record.suite, bool(book.record.facts.named(surveyed.COUNT))
+    suite, surveyed = book.record.suite, bool(book.record.facts.named(traces.COUNT))
     imported = all(isinstance(variant.kind, ImportedKernel) for variant in suite.variants.values())
-    if not imported or (suite.notes and not is_capture):
+    if not imported or (suite.notes and not surveyed):
         return None
     rows = kernels.rows(book.readings)
     case = (book.readings, rows[0].variant, rows[0].shape)
@@ -33,7 +33,7 @@ def page(book: Book) -> Page[dict[str, Any]] | None:
         "steps": steps[:MOST_STEPS],
         "share": rows[0].percent if alone else None,
         "whole_time": time if time and time.timed else None,
-        "surveyed": is_capture,
+        "surveyed": surveyed,
         "limits": len(book.judgement.limits),
     }
     return Page(INDEX, "Overview", str(TEMPLATE), view, tables=kernels.tables(book.readings))

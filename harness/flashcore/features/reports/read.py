@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from flashcore.errors import RecordError, UsageError
-from flashcore.features.reports import container, csv_pages, ncu_rep
+from flashcore.features.reports import container, csv_pages, ncu_rep, traces
 from flashcore.readers.ncu.results import Report
 
 
 def read_report(path: Path) -> Report:
-    """Returns the content of an ``.ncu-rep`` or of a CSV page of one, compressed or not.
+    """Returns the content of an ``.ncu-rep``, a CSV page of one, or a trace, compressed or not.
 
     Raises:
         CapabilityError: reading it needs a package that is not installed.
@@ -25,7 +25,7 @@ def read_report(path: Path) -> Report:
     try:
         data = path.read_bytes()
     except OSError as error:
-        expected = "expected a report (.ncu-rep or CSV)"
+        expected = "expected a report (.ncu-rep, CSV or trace)"
         raise UsageError(f"{path}: {expected}, cannot read it: {error.strerror}") from error
     if data.startswith(b"\x1f\x8b"):
         with tempfile.TemporaryDirectory(prefix="flashcore-import-") as folder:
@@ -38,9 +38,11 @@ def read_report(path: Path) -> Report:
             return read_report(unpacked)
     if data[:4] == container.MAGIC or path.suffix == ".ncu-rep":
         return ncu_rep.read(path, data)
-    if data.startswith((b"NVIDIA Tegra Profiler", b"SQLite format 3")) or path.suffix in (".nsys-rep", ".qdrep"):
-        hint = "nsys stats lists its kernels' times; flashcore capture -- COMMAND counts what limits them"
-        raise RecordError(f"{path.name}: expected a report of ncu, found one of Nsight Systems\n  hint: {hint}")
+    if data.startswith(traces.SQLITE):
+        return traces.read(path)
+    if data.startswith(b"NVIDIA Tegra Profiler") or path.suffix in (".nsys-rep", ".qdrep"):
+        hint = f"nsys export --type sqlite {path.name}, and import the .sqlite"
+        raise RecordError(f"{path.name}: expected an export, found a report of Nsight Systems\n  hint: {hint}")
     notes: tuple[str, ...] = ()
     try:
         text = data.decode(json.detect_encoding(data))  # UTF-8, 16 or 32, by its byte order mark or its zeros
@@ -50,5 +52,5 @@ def read_report(path: Path) -> Report:
             raise RecordError(f"{path.name}: {expected} ({error})\n  hint: unpack an archive first") from error
         text = data.decode("cp1252", "backslashreplace")
         notes = ("it is not UTF-8, and was read as Windows-1252: letters beyond ASCII may be others",)
-    report = csv_pages.read(path, text)
+    report: Report = (traces if text.lstrip().startswith(("{", "[")) else csv_pages).read(path, text)
     return replace(report, notes=(*notes, *report.notes))

@@ -35,7 +35,7 @@ def main(folder: str, requested: str) -> None:
             from flashcore.pipeline import plugins
 
             sys.stdout = log
-            plugins.find("commands", "watch").run(argparse.Namespace(**vars(settings), format="jsonl"))
+            plugins.find("commands", "watch").run(argparse.Namespace(**vars(settings), format="jsonl", serve=None))
             return
         run = record_run(settings, say, resume=request["resume"], needed=request["needed"])
         put(run=(run.folder.name, run.settings.variants, run.settings.shapes))

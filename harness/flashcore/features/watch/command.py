@@ -20,6 +20,7 @@ from typing import Any, Literal, NamedTuple, Self
 from flashcore.cli import options, terminal
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, MissingPackage
 from flashcore.features.watch.screen import drawn
+from flashcore.features.watch.serve import Live
 from flashcore.features.watch.session import Obsolete, Save, Session
 from flashcore.machine import python_process
 from flashcore.stages.settings import Settings
@@ -43,6 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)
     text = "one JSON object per line, also on a terminal"
     parser.add_argument("--format", choices=("jsonl",), help=text)
+    text = "show the answers on a page at 127.0.0.1 too, on this port (default: any free one)"
+    parser.add_argument("--serve", type=int, nargs="?", const=0, metavar="PORT", help=text)
 
 
 class Event(NamedTuple):
@@ -105,21 +108,26 @@ def interface(
     on_terminal = terminal.is_rich(sys.stdout) and sys.stdin.isatty() and arguments.format != "jsonl"
     with contextlib.ExitStack() as stack:
         stack.callback(events.over.set)
-        show = stack.enter_context(drawn(keys)) if on_terminal else _written
+        live = stack.enter_context(Live(arguments.serve)) if arguments.serve is not None else None
+        shows = [stack.enter_context(drawn(keys)) if on_terminal else _written]
+        if live:
+            events.tell("serving", message=f"live page: {live.address}")
+            shows.append(live.put)
         if on_terminal:
             stack.enter_context(_single_keys())
         threading.Thread(target=_watch, args=(folders, settings, events), daemon=True).start()
         if on_terminal or (sys.stdin and not sys.stdin.isatty()):  # a job in the background must not read a terminal
             threading.Thread(target=_read_keys, args=(events,), daemon=True).start()
-        yield _inputs(events, show)
+        yield _inputs(events, shows)
 
 
-def _inputs(events: Events, show: Callable[[Mapping[str, Any]], None]) -> Iterator[Event]:
+def _inputs(events: Events, shows: Sequence[Callable[[Mapping[str, Any]], None]]) -> Iterator[Event]:
     for event in iter(events.get, Event("key", "q")):
         if event.kind == "crash":
             raise event.value
         if event.kind == "show":
-            show(event.value)
+            for show in shows:
+                show(event.value)
         else:
             yield event
     events.over.set()

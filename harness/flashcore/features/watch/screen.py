@@ -49,13 +49,15 @@ def drawn(keys: Mapping[str, str]) -> Iterator[Callable[[Mapping[str, Any]], Non
     with Live(console=console, get_renderable=text, refresh_per_second=2, vertical_overflow="crop") as live:
 
         def show(event: Mapping[str, Any]) -> None:
-            nonlocal head, state
+            nonlocal head, state, foot
             kind = event["event"]
             if kind == "answer":
                 latest = answers.setdefault(event["variant"], {})
                 latest[event["question"], event["shape"] or ""] = time.monotonic(), event
             elif kind == "save":
                 head = f"save {event['save']}: {', '.join(event['files']) or 'all that is selected'}"
+            elif kind == "serving":
+                foot += "\n" + event["message"]
             elif kind == "recorded":
                 state = "; ".join(event["lines"])
             else:

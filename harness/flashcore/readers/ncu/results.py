@@ -90,6 +90,7 @@ class Result:
         ranges: its NVTX push/pop ranges, ``domain:name``, outermost first.
         process: the process's ID; empty if the report does not say.
         code: its key in :attr:`Report.code`; empty if the report lacks its code.
+        averaged: the number of launches that its values are averages of; 0 for values of one launch.
         caches: set if ncu did not flush the caches before it, or if that is unknown.
     """
 
@@ -106,6 +107,7 @@ class Result:
     code: str = ""
     mangled: str = ""
     caches: Caches | None = None
+    averaged: int = 0
 
     def __contains__(self, metric: str) -> bool:
         return metric in self.metrics
