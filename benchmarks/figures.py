@@ -323,7 +323,7 @@ def _overview(page: str, _: str) -> Iterator[Figure]:
                     yield _shown(case, _COLUMNS[key], text)
                     exact = re.search(r'data-sort="([\d.e-]+)"', attributes)
                     yield from _exact(case, _COLUMNS[key], float(exact[1])) if exact else ()
-                yield from _limiter(case, _plain(cell)) if key == "held" else ()
+                yield from _limiter(case, _plain(cell)) if key == "limiter" else ()
 
 
 def _variant_page(page: str, variant: str) -> Iterator[Figure]:
@@ -331,7 +331,7 @@ def _variant_page(page: str, variant: str) -> Iterator[Figure]:
         shape, _, part = part.partition('"')
         case = f"{variant}/{shape}"
         answer = re.search(r'data-is="answer">(.*?)</p>', part, re.DOTALL)
-        held = re.search(r'data-is="held">(.*?)</dd>', part, re.DOTALL)
+        held = re.search(r'data-is="held">(.*?)</span>', part, re.DOTALL)
         steps = re.search(r'<ol class="steps">(.*?)</ol>', part, re.DOTALL)
         yield from _sentence(case, f"{_plain(answer[1])} {_plain(steps[1]) if steps else ''}") if answer else ()
         yield from _limiter(case, _plain(held[1])) if held else ()

@@ -56,7 +56,7 @@ FIGURE = re.compile(r"(?<![\w.=])\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?(?![\w])"
 PLAIN = re.compile(
     r"(?<!\d)95 %|(?:under|than) 5 %|near 100|<1\b|c\+\+17|16-byte|16 at least|exit \d|\d+ GB, \d+ MiB L2"
     r"|[\d,]+ (?:more|variants|limits|results|goals|shapes|facts|kernels|smaller|waived|unmeasured|pass|at risk)\b"
-    r"|[\d,]+ (?:required|optional) unmeasured|[\d,]+ of them required"
+    r"|\d+ of \d+ shapes correct|[\d,]+ (?:required|optional) unmeasured|[\d,]+ of them required"
     r"|(?:of|by|Only the first of|failures: \d+ of) [\d,]+\b(?! %)|\([\d,]+:|All [\d,]+ lines next to [\d,]+"
     r"|(?:check|bench|profile|sanitize) [\d,]+|lines have [\d.]+|^[\d.,]+ (?:registers|KiB of shared memory): .*"
     r"|^(?:next|now|on sm_\w+): .*|A/A [\d.]+|-\d{4},|source \w+|record schema \d|design \d+"
@@ -64,13 +64,13 @@ PLAIN = re.compile(
 TICK = re.compile(r"[+-]?[\d.e+-]+(?: %)?")
 #: Columns that are not called as their facts.
 HEADINGS = {
-    **{heading: [fact] for fact, heading in TIMES},
+    **{f"{heading} {unit}": [fact] for fact, heading, unit in TIMES},
     **{f"{mode}-p50": [f"{mode}_p50"] for mode in TIMING_MODES},
     "isolated-p90": ["isolated_p90"],
     "tensor": ["tensor_active"],
     "occupancy": ["theoretical_occupancy"],
     "achieved": ["achieved_occupancy"],
-    "right": ["max_error"],
+    "correct": ["max_error"],
     "spills": ["spill_store_bytes", "spill_load_bytes"],
 }
 
@@ -354,7 +354,7 @@ class Trace:
             others = (self.record.suite.variants[name].parent, row.reference, self.record.suite.baseline)
             result[name] = marks | of(two[name], [row.over(name, other) for other in others])
         for step in steps.steps:
-            result[step.variant.name] |= of(step.finding, [m.ratio for m in step.moved], step.speedup)
+            result[step.variant.name] |= of(step.finding, step.speedup)
         return result
 
     @functools.cache  # noqa: B019, a run is traced once

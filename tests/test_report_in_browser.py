@@ -82,7 +82,7 @@ def test_the_first_column_stays_in_place_while_the_rest_loads(chromium: Browser,
     whole = folder / "index.html"
     text = whole.read_text(encoding="utf-8")
     half = whole.with_name("half.html")
-    half.write_text(text[: text.rindex('<div class="cell"', 0, text.index(">Next step"))], encoding="utf-8")
+    half.write_text(text[: text.index('<div class="cell next"')], encoding="utf-8")
     places = []
     for path in (half, whole):
         with chromium.page(path) as shown:
@@ -146,11 +146,11 @@ VISIBLE = """() => {
 
 
 def test_eight_columns_are_shown_and_others_can_be_chosen(chromium: Browser, folder: Path) -> None:
-    usual = ["variant", "time", "over-parent", "over-reference", "above-floor", "right", "limits", "held"]
+    usual = ["variant", "time", "over-parent", "over-reference", "above-floor", "correct", "limits", "limiter"]
     state = probe(chromium, folder / "index.html", VISIBLE)
     assert state["columns"] == usual and set(state["widths"]) == {8}
     assert state["sideways"] <= 0 and state["boxes"][: len(usual) - 1] == usual[1:]
-    state = probe(chromium, folder / "index.html", VISIBLE, "?cols=held,registers")
+    state = probe(chromium, folder / "index.html", VISIBLE, "?cols=limiter,registers")
     assert state["columns"] == [*usual[:-1], "registers"] and set(state["widths"]) == {8}
     state = probe(chromium, folder / "index.html", VISIBLE, "?q=wro&sort=variant")
     assert state["rows"] == ["wrong"]
@@ -165,8 +165,10 @@ def test_the_first_screen_holds_the_answer(chromium: Browser, folder: Path, size
             const box = e.getBoundingClientRect();
             return [e.dataset.is, [box.left, box.top, box.right, box.bottom]];
           }))""")
-    assert set(places) == {"winner", "time", "floor", "held", "next"}
+    assert set(places) == {"winner", "time", "floor", "held", "budgets", "next"}
     for name, (left, top, right, bottom) in places.items():
+        if size[0] < 640 and name == "budgets":  # the badge at the top has them
+            continue
         assert 0 <= left < right <= size[0] and 0 <= top < bottom <= size[1], (name, places[name])
 
 
@@ -342,8 +344,6 @@ def test_the_roofline_is_saved_as_png_svg_and_csv(chromium: Browser, folder: Pat
 def test_the_header_of_a_phone_is_one_line(chromium: Browser, folder: Path, width: int) -> None:
     with chromium.page(folder / "roofline.html", size=(width, 844)) as shown:
         assert shown.js("document.querySelector('header.top').offsetHeight") < 56
-        shown.js("document.querySelector('.top .menu').open = true")
-        assert shown.js("document.querySelector('.top .menu li').getBoundingClientRect().top") > 0
         assert shown.js("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
@@ -412,10 +412,10 @@ def test_every_verdict_is_reachable_by_filter_and_order(chromium: Browser, folde
     judged = judge(full(), require="static", today=TODAY)
     assert {r["variant"] for r in state["given"]} == {"fast"}
     wanted = sorted((v.budget, v.subject.variant, v.limit, v.subject.shape or "any") for v in judged.verdicts)
-    assert sorted((r["limit-on"], r["variant"], r["limited"], r["shape"]) for r in state["every"]) == wanted
-    assert Counter(r["verdict"].split()[0] for r in state["every"])["fail"] == len(judged.failed) > 0
+    assert sorted((r["budget"], r["variant"], r["limit"], r["shape"]) for r in state["every"]) == wanted
+    assert Counter(r["status"].split()[0] for r in state["every"])["fail"] == len(judged.failed) > 0
     failed = state["failed"]
-    assert {r["verdict"] for r in failed["rows"]} == {"fail"} and len(failed["rows"]) == len(judged.failed)
+    assert {r["status"] for r in failed["rows"]} == {"fail"} and len(failed["rows"]) == len(judged.failed)
     assert failed["said"] == f"{len(judged.failed)} of {len(wanted)} shown"
     assert "without=at_risk%2Cwaived%2Cunmeasured%2Cpass%2Copen" in failed["address"]
     for shown, way in ((state["up"], 1), (state["down"], -1)):

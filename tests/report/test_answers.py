@@ -52,7 +52,7 @@ def test_every_surface_shows_the_figures_of_one_answer(run: str) -> None:
             view = CaseView(book, variant, record.suite.shapes[answer.case.shape])
             texts = [*view.sentence, *watch.of_limits(answer).lines, *watch.of_times(answer.time).lines]
             texts += watch.of_check(answer.correct).lines
-            texts += [f"{part.brief} {part.evidence}" for part, _ in view.ranked]
+            texts += [f"{part.brief} {part.evidence}" for part, *_ in view.ranked]
             more = set() if any(answer.time.over) or answer.time.us else figures(" ".join(view.sentence))  # causes
             assert figures("\n".join(texts)) <= shown(answer) | more, answer.case
             _budgets(book, judgement, answer)
@@ -101,7 +101,7 @@ def _overview(book: Book) -> int:
         if (winner := section.answer) is None:
             continue
         answer = winners[section.row.name] = winner.case.answer
-        texts = (winner.time, winner.floor, winner.over_reference, winner.floor_title, *winner.levels)
+        texts = (winner.time, winner.floor, winner.speedup, winner.interval, winner.floor_title, *winner.levels)
         if not book.rates:
             assert figures(" ".join(texts)) <= shown(answer) | figures(" ".join(winner.levels)), answer.case
         assert section.time is None or section.time == answer.parts

@@ -57,7 +57,7 @@ def test_the_limiters_name_the_steps_that_the_advice_names() -> None:
     recorded = published()
     suite = recorded.suite
     view = CaseView(book_of(recorded), suite.variants["cluster_keys"], suite.shapes["d64_s512_h8"])
-    shown = {limiter.kind: steps for limiter, steps in view.ranked}
+    shown = {limiter.kind: steps for limiter, _, steps in view.ranked}
     advised = [x for x in view.steps if x.limiter in shown]
     assert advised and all(x.remedy == next(iter(shown[x.limiter]), None) for x in advised)
     assert any(x.remedy for x in advised)

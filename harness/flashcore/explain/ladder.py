@@ -59,11 +59,6 @@ class Moved:
     before: Reading
     after: Reading
 
-    @property
-    def ratio(self) -> float | None:
-        """After over before; ``None`` unless both are measured and not 0."""
-        return self.after.value / self.before.value if self.before.value and self.after.value else None
-
 
 @dataclass(frozen=True, slots=True)
 class Step:

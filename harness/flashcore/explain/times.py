@@ -61,9 +61,13 @@ class Speedup(NamedTuple):
 
     def than(self, other: str) -> str:
         """``1.953 × faster than OTHER [1.930, 1.980]``, or that there is no difference."""
+        return f"{self.words(other)} {self.interval}"
+
+    def words(self, other: str) -> str:
+        """``1.953 × faster than OTHER``, or that there is no difference."""
         if self.unchanged:
-            return f"no difference{f' from {other}' * bool(other)}, ratio {self.value:.3f} {self.interval}"
-        return f"{faster(self.value, other, f'{self.value:.3f}')} {self.interval}"
+            return f"no difference{f' from {other}' * bool(other)}, ratio {self.value:.3f}"
+        return faster(self.value, other, f"{self.value:.3f}")
 
 
 def speedup(before: Time, after: Time) -> Speedup | None:

@@ -172,8 +172,7 @@ def _files(shell: _Shell) -> dict[str, str]:
     }
     assets = {"style.css": "style.css", **_scripts(bodies)}
     files |= {f"assets/{name}": static(path) for name, path in assets.items()}
-    menu = [[v.name, v.is_reference] for v in shell.variants.values()]
-    files["assets/variants.js"] = f"window.variants = {json.dumps(menu)};\n{_HIDE}"
+    files["assets/variants.js"] = f"window.variants = {json.dumps([*shell.variants])};\n{_HIDE}"
     return files
 
 

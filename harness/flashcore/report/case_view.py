@@ -1,22 +1,20 @@
-"""A case on its variant's page: the answer, limiters, stalls, memory traffic and source lines."""
+"""A case on its variant's page: the answer, limiters, memory traffic and source lines."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from statistics import median
 from typing import Any
 
 from flashcore.explain import heat, roofline
 from flashcore.explain.advice import Advice, precedents
-from flashcore.explain.compare_records import MODES, MOVED
-from flashcore.explain.ladder import COUNTERS
+from flashcore.explain.compare_records import MODES
 from flashcore.explain.limiter import Part, Remedy, phase_shares
 from flashcore.explain.predictions import predicted_share
-from flashcore.model.catalogue import FACTS, STALL_REASONS
 from flashcore.model.record import Listing
-from flashcore.model.text import percentage, quantity, significant, whole
+from flashcore.model.text import percentage, significant, whole
 from flashcore.report.cells import Bar, Cell, fact_cell, missing, not_applicable, number_cell, unbroken, words
 from flashcore.report.view import ShownCase
 
@@ -24,7 +22,7 @@ MOST_LINES = 10
 QUANTILES = (1, *range(5, 100, 5), 99)  # percent
 MOST_CONTEXT = 30  # lines without code shown between two with code
 MOST_INSTRUCTIONS = 5
-MOST_LIMITERS = 6
+MOST_LIMITERS = 12
 MOST_STEPS = 3
 #: ncu's Speed of Light pair, then the SM's pipes and the memory levels: (name, fact or computed share).
 SPEED_OF_LIGHT = (
@@ -127,30 +125,19 @@ class CaseView(ShownCase):
         return [*parts, time.gap.text] if time.gap else parts
 
     @property
-    def ranked(self) -> list[tuple[Part, list[Remedy]]]:
-        """The limiters, each with the ladder's steps that reduced it most."""
+    def ranked(self) -> list[tuple[Part, float | None, list[Remedy]]]:
+        """The limiters, each with its share of the parent's time and the ladder's steps that reduced it most."""
         parts, readings = self.parts.limiters[:MOST_LIMITERS], self.book.readings
-        return [(x, list(islice(precedents(readings, x.kind, self.subject), 2))) for x in parts]
+        was = self.parent.parts if self.parent else None
+        return [
+            (x, was.share(x.kind) if was else None, list(islice(precedents(readings, x.kind, self.subject), 2)))
+            for x in parts
+        ]
 
     @property
     def steps(self) -> tuple[Advice, ...]:
         """The first pieces of advice."""
         return self.answer.steps[:MOST_STEPS]
-
-    @property
-    def moved(self) -> list[list[Cell]]:
-        """The counters that changed from the parent: its value, this variant's, and their ratio."""
-        rows = []
-        for moved in self.step.moved if self.step and self.parent else ():
-            was, now = moved.before.value, moved.after.value
-            if was is None or now is None or abs(now - was) <= MOVED * max(abs(was), abs(now)):
-                continue
-            spec = FACTS[moved.fact]
-            before = Cell(*quantity(was, spec.unit), f"of {self.variant.parent}", kind="number")
-            after = replace(self.book.cell(moved.fact, self.subject), sort=None)
-            times = f"{significant(moved.ratio, 3)} ×" if moved.ratio else "from or to 0"
-            rows.append([Cell(COUNTERS[moved.fact], title=spec.why), before, after, Cell(times, kind="number")])
-        return rows
 
     @property
     def speed_of_light(self) -> list[Bar]:
@@ -166,16 +153,6 @@ class CaseView(ShownCase):
         if share is not None:
             return number_cell(share, title=f"{_COMPUTED[fact][1]} over its maximum in the elapsed cycles")
         return counter if counter.kind == "missing" else missing("this GPU's peak or the elapsed cycles are unmeasured")
-
-    @property
-    def stalls(self) -> list[Bar]:
-        bars = []
-        for reason in STALL_REASONS:
-            fact = self.book.record.facts.get(name := f"stall_share_{reason}", self.subject)
-            if fact is not None and (fact.number or 0.0) >= 0.5:
-                parent = self.parent.number(name) if self.parent else None
-                bars.append(Bar(words(reason), fact_cell(fact), fact.number, parent))
-        return sorted(bars, key=lambda bar: -(bar.percent or 0.0))
 
     @property
     def phases(self) -> list[Bar]:

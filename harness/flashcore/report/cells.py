@@ -129,7 +129,7 @@ def status_mark(status: str) -> str:
 
 def check_cell(check: CaseOutcome, title: str = "") -> Cell:
     """The badge of a check's outcome."""
-    word = {"ok": "right", "failed": "wrong"}.get(check.status, check.status)
+    word = {"ok": "correct", "failed": "wrong"}.get(check.status, check.status)
     return Cell(word, title=title, sort=float(check.status != "ok"), mark=status_mark(check.status))
 
 

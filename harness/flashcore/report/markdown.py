@@ -54,7 +54,7 @@ def render(
                 f"`{a.case.variant.name}`",
                 a.time,
                 a.mode,
-                a.over_reference + f" ({a.pair})" * bool(a.pair),
+                " ".join(filter(None, (a.speedup, a.interval, f"({a.pair})" * bool(a.pair)))),
                 a.floor,
                 a.case.parts.text or UNMEASURED,
             ]

@@ -45,9 +45,9 @@ COLUMNS = (
         "the best reference's time over this one's, with the 95 % interval",
     ),
     ("above-floor", "× floor", "", "time over the least time that its resources allow"),
-    ("right", "correct", "", "against fp64, within its tolerance class"),
+    ("correct", "correct", "", "against fp64, within its tolerance class"),
     ("limits", "limits", "", "results of its budgets, over all archs and shapes"),
-    ("held", "limited by", "", "the largest limiter; the variant's page has the evidence"),
+    ("limiter", "limited by", "", "the largest limiter; the variant's page has the evidence"),
     ("over-baseline", "× faster than baseline", "", "the baseline's time over this one's, with the 95 % interval"),
     *((f"{r}-p50", f"{words(r)} p50", "µs", FACTS[f"{r}_p50"].why) for r in TIMING_MODES),
     ("isolated-p90", "isolated p90", "µs", "of single calls"),
@@ -61,7 +61,7 @@ COLUMNS = (
     ("spills", "spills", "B", "bytes spilled per thread, stores and loads (ptxas)"),
     ("smem", "smem", "B", FACTS["smem"].why),
     ("parent", "parent", "", "the variant it was derived from"),
-    ("came-true", "prediction", "", "outcome of the predicted time"),
+    ("prediction", "prediction", "", "outcome of the predicted time"),
     ("finding", "finding", "", "derived from the facts"),
     ("technique", "technique", "", "its change from the parent"),
 )
@@ -79,7 +79,7 @@ RESOURCES = {
 #: The columns shown if nothing was timed.
 STATIC = ("variant", "limits", "registers", "spills", "smem", "occupancy", "waves", "technique")
 #: The columns of a run that measures roofs; ``tflops`` is then the rate of any resource.
-RATES = ("variant", "time", "tflops", "over-reference", "right", "limits", "held", "technique")
+RATES = ("variant", "time", "tflops", "over-reference", "correct", "limits", "limiter", "technique")
 _RATE = ("tflops", "rate", "", "the amount that the case saturates a resource with, over the time")
 #: Follows a time whose median hides two levels.
 TWO_LEVELS = "two levels"
@@ -103,6 +103,7 @@ class Winner:
     """The fastest variant on a shape: its answer as text and as cells.
 
     Args:
+        speedup: over the fastest reference in words, without ``interval``; of a roofs run, the rate.
         pair: the compared cases, if the shape has several names.
         others: its times in the other modes.
         levels: descriptions of its time and the reference's, if they have two levels.
@@ -112,7 +113,8 @@ class Winner:
     case: ShownCase
     time: str
     mode: str
-    over_reference: str
+    speedup: str
+    interval: str
     pair: str
     floor: str
     floor_title: str
@@ -214,9 +216,12 @@ class Overview:
 
     def worst(self, winner: str) -> list[tuple[Verdict, int]]:
         """Each failed budget, or if none failed, each budget at risk, the winner's first: worst limit, number of
-        limits."""
-        at_risk = sorted(self.book.judgement.at_risk, key=lambda v: v.subject.variant != winner)
-        return [(same[0], len(same)) for same in grouped((v.budget, v) for v in self.failed or at_risk).values()]
+        limits. If none is at risk, the limit to which the winner is nearest; without a winner, any variant."""
+        limits = self.failed or sorted(self.book.judgement.at_risk, key=lambda v: v.subject.variant != winner)
+        if not limits:
+            passed = (v for v in self.book.judgement.limits if v.status == "pass" and v.headroom is not None)
+            limits = by_room(v for v in passed if winner in ("", v.subject.variant))[:1]
+        return [(same[0], len(same)) for same in grouped((v.budget, v) for v in limits).values()]
 
     @property
     def builds(self) -> list[tuple[str, str, tuple[str, ...], list[str]]]:
@@ -259,7 +264,8 @@ def _section(book: Book, row: CaseRow) -> Section:
     rows = [_row(case, ladder) for case in (*timed, *(c for name, c in cases.items() if name not in row.times))]
     keys = [key for key, *_ in COLUMNS]
     shown = [keys.index(key) for key in ((RATES if book.rates else ()) if timed else STATIC)]
-    columns = [*shown, *(i for i in range(len(keys)) if i not in shown)]
+    every = [*shown, *(i for i in range(len(keys)) if i not in shown)]
+    columns = sorted(every, key=lambda i: all(r.cells[i].kind in ("missing", "none") for r in rows))  # empty ones last
     about = winner.case if winner else cases[first[0].subject.variant] if first else next(reversed(ours), None)
     time = about.parts if about else None
     if time and not time.timed and time.parts[-1].share > 95:  # only shows that the SMs are busy
@@ -291,20 +297,20 @@ def _winner(ladder: Ladder, timed: Sequence[ShownCase]) -> Winner | None:
     gap, reference, speedup = time.gap, time.names.get("reference"), time.over.get("reference")
     pair = " against ".join(map(str, time.pairs.get("reference", ()))) * bool(ladder.row.shapes[1:])
     origin = f", {gap.floor.roof.origin}" if gap and gap.floor.roof else ""
-    over, compared = "no reference was timed", missing("no reference was timed")
+    over, interval, compared = "no reference was timed", "", [missing("no reference was timed")] * 2
     floor = f"{significant(gap.ratio, 3)}\u00a0×\u00a0its floor" if gap else "its floor is unknown"
     if reference and speedup:
-        over = unbroken(speedup.than(reference))
-        ends = speedup.interval * bool(speedup.ends)
-        compared = replace(_ratio(time, "reference"), detail=f"{ends} {reference}".strip())
+        over, interval = unbroken(speedup.words(reference)), speedup.interval
+        compared = [_ratio(time, "reference"), Cell(reference, kind="mono", sort=reference)]
     if rate := _rate(case):
-        over, compared, floor = f"{rate.text}\u00a0{rate.unit}", rate, rate.title
+        over, compared, floor = f"{rate.text}\u00a0{rate.unit}", [rate], rate.title
     named = [c for c in timed if c.time.levels and c.variant.name in (name, reference)]
     return Winner(
         case=case,
         time=significant(time.us or 0.0, 3),
         mode=words(time.mode),
-        over_reference=over,
+        speedup=over,
+        interval=interval,
         pair=pair,
         floor=floor,
         floor_title=f"{significant(gap.floor_us, 3)} µs ({gap.floor.resource}{origin})" if gap else "",
@@ -313,7 +319,7 @@ def _winner(ladder: Ladder, timed: Sequence[ShownCase]) -> Winner | None:
         summary=[
             variant_cell(name, shape=case.shape.name),
             number_cell(time.us or 0.0, title=time.levels, detail=TWO_LEVELS if time.levels else words(time.mode)),
-            compared,
+            *compared,
         ],
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from flashcore.explain import explain, predictions
+from flashcore.explain.answer import Correctness
 from flashcore.explain.verdict import Verdict
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, GROUP_STAGE, RULE
@@ -21,31 +22,25 @@ from flashcore.report.cells import Cell, check_cell, fact_cell, missing, not_app
 from flashcore.report.view import MAX_COLUMNS, Book, Page, ShownCase
 from flashcore.report.view import variant_page as name_of
 
-#: The columns of the table of times: fact, heading.
+#: The columns of the table of times: fact, heading, unit.
 TIMES = (
-    ("isolated_p50", "isolated p50"),
-    ("isolated_p90", "p90"),
-    ("isolated_p99", "p99"),
-    ("back_to_back_p50", "back to back"),
-    ("cold_p50", "cold"),
-    ("eager_p50", "eager"),
-    ("isolated_launch_floor", "empty launch"),
-    ("tflops", "TFLOP/s"),
-    ("bench_sm_clock", "SM clock"),
+    ("isolated_p50", "isolated p50", "µs"),
+    ("isolated_p90", "p90", "µs"),
+    ("isolated_p99", "p99", "µs"),
+    ("back_to_back_p50", "back to back", "µs"),
+    ("cold_p50", "cold", "µs"),
+    ("eager_p50", "eager", "µs"),
+    ("isolated_launch_floor", "empty launch", "µs"),
+    ("tflops", "rate", "TFLOP/s"),
+    ("bench_sm_clock", "SM clock", "MHz"),
 )
 #: Of an imported kernel.
-IMPORTED_TIMES = (("ncu_duration", "under ncu"), ("profiled_launches", "launches"), ("sm_clock", "SM clock"))
-OCCUPANCY = (
-    "theoretical_occupancy",
-    "occupancy_limiter",
-    "blocks_per_sm",
-    "waves",
-    "threads",
-    "blocks",
-    "dynamic_smem",
-    "smem",
-    "workspace_bytes",
+IMPORTED_TIMES = (
+    ("ncu_duration", "under ncu", "µs"),
+    ("profiled_launches", "launches", ""),
+    ("sm_clock", "SM clock", "MHz"),
 )
+OCCUPANCY = ("theoretical_occupancy", "occupancy_limiter", "blocks_per_sm", "waves", "blocks", "smem")
 #: Reasons for missing facts of the launch plan that depend on more than the plan.
 _ABSENT = {"waves": "no GPU of this arch was measured, so its number of SMs is unknown"}
 MOST_VERDICTS, MOST_SHAPES, MOST_ROWS = 12, 40, 200
@@ -77,13 +72,6 @@ class VariantView:
     book: Book
     variant: Variant
     occupancy_facts = OCCUPANCY
-
-    @property
-    def neighbors(self) -> tuple[str, str]:
-        """The variants before and after it in the manifest."""
-        names = ["", *self.book.record.suite.variants, ""]
-        at = names.index(self.variant.name)
-        return names[at - 1], names[at + 1]
 
     @cached_property
     def shapes(self) -> list[Shape]:
@@ -117,15 +105,11 @@ class VariantView:
             before = (
                 book.cell(p.fact, CaseSubject(Case(parent, shape))) if declared else missing(f"no variant {parent}")
             )
+        ends = (" ".join(quantity(value, p.unit)).strip() for value in (p.before, p.after) if value is not None)
         return [
-            Cell(p.fact, title=FACTS[p.fact].why if p.fact in FACTS else ""),
-            *(
-                Cell("not predicted" if value is None else " ".join(quantity(value, p.unit)).strip(), kind="number")
-                for value in (p.before, p.after)
-            ),
-            Cell(p.device or "any device"),
+            Cell(p.fact, title=FACTS[p.fact].why if p.fact in FACTS else "", detail=shape),
+            Cell(" → ".join(ends), detail=f"for {p.device or 'any device'}"),
             Cell(p.source, kind="wrap"),
-            Cell(", ".join(filter(None, (shape or "no shape", book.record.gpu)))),
             before,
             book.cell(p.fact, CaseSubject(Case(self.variant.name, shape))),
             prediction_cell(judged.outcome, judged.note),
@@ -135,16 +119,32 @@ class VariantView:
     # --- static ---------------------------------------------------------------------------------
 
     @property
-    def builds(self) -> Iterator[tuple[str, str, str, Artifact | None]]:
-        """(arch, status, message, artifact) of each build."""
+    def correct(self) -> Correctness:
+        """Whether its answers are correct."""
+        return self.book.answers.correct(Case(self.variant.name, self.shapes[0].name if self.shapes else ""))
+
+    @property
+    def trouble(self) -> bool:
+        """Whether a build, a check or a limit failed."""
+        built = all(status != "failed" for status, *_ in self.builds)
+        return not built or bool(self.correct.wrong or any(v.status == "fail" for v in self.limits))
+
+    @cached_property
+    def builds(self) -> list[tuple[str, list[str], str, list[Artifact]]]:
+        """Its builds, those of one outcome together: status, archs, message, artifacts with code."""
         where = self.variant.where
+        same: list[tuple[tuple[str, str], tuple[str, Artifact | None]]] = []
         for arch in self.book.record.suite.archs:
             artifact, reason = self.book.artifacts.get((self.variant.name, arch)), where.unsupported.get(arch, "")
             if artifact:
                 status = {"ok": "built"}.get(artifact.status, artifact.status)
-                yield arch, status, artifact.message or reason, artifact
+                same.append(((status, artifact.message or reason), (arch, artifact)))
             elif arch in where.archs or reason:
-                yield arch, "unsupported" if reason else "not built", reason, None
+                same.append((("unsupported" if reason else "not built", reason), (arch, None)))
+        return [
+            (status, [arch for arch, _ in on], message, [a for _, a in on if a and a.code])
+            for (status, message), on in grouped(same).items()
+        ]
 
     @property
     def outcomes(self) -> list[tuple[str, str, str]]:
@@ -259,8 +259,10 @@ class VariantView:
         return [c for c in self.shown if c.number("ncu_duration") is not None] or self.shown[:1]
 
     @property
-    def times(self) -> Sequence[tuple[str, str]]:
-        return IMPORTED_TIMES if self.variant.imported else TIMES
+    def times(self) -> Sequence[tuple[str, str, str]]:
+        """The columns of the table of times, without those that no case has."""
+        every = IMPORTED_TIMES if self.variant.imported else TIMES
+        return [column for column in every if any(case.number(column[0]) is not None for case in self.timed)]
 
     @property
     def timed(self) -> list[CaseView]:
@@ -270,11 +272,8 @@ class VariantView:
     def timing(self, case: ShownCase) -> list[Cell]:
         return [
             Cell(case.shape.name, title=case.shape.params_text, sort=case.shape.name),
-            *(
-                self.book.cell(n, case.subject, brief=True, with_unit=bool(self.variant.imported))
-                for n, _ in self.times
-            ),
-            Cell(case.parts.short or UNMEASURED, title=case.parts.text, sort=case.parts.short),
+            *(case.cell(name) for name, *_ in self.times),
+            Cell(case.parts.short or UNMEASURED, title=case.parts.text, sort=case.parts.short, kind="wrap"),
         ]
 
     @cached_property
@@ -292,8 +291,8 @@ class VariantView:
                 continue
             subject = CaseSubject(Case(check.variant, check.shape))
             errors = (replace(self.book.cell(n, subject, brief=True), sort=None) for n in self.check_facts)
-            reason = check.reason or (f"joined from run {check.origin}" if check.origin else "within its class")
-            rows.append([Cell(check.shape), check_cell(check), *errors, Cell(reason, kind="wrap")])
+            reason = check.reason or (f"joined from run {check.origin}" if check.origin else "")
+            rows.append([Cell(check.shape), check_cell(check, reason), *errors])
         return rows
 
     @property
@@ -379,8 +378,8 @@ class VariantView:
             Cell(", ".join(names[:3]) + others, sort=str(v.subject)),
             value_cell(v),
             Cell(v.limit, sort=v.limit),
-            Cell(v.source, sort=v.source),
-            Cell(first or "within the limit", title=v.reason.strip() if more else ""),
+            Cell(v.source, kind="wrap"),
+            Cell(first or "within the limit", title=v.reason.strip() if more else "", kind="wrap"),
         ]
 
 

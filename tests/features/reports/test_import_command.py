@@ -134,7 +134,7 @@ def test_a_report_a_frame_and_a_roofline_are_made_of_it(profiles: tuple[Path, st
     overview = (tmp_path / "pages" / "index.html").read_text()
     assert ">72.10<" in overview  # five launches of saxpy, µs
     words = re.sub(r"\s+", " ", re.sub("<[^>]+>", "", overview))
-    assert "Limited by ns::strided&lt;float&gt;: L2 busy 88 %" in words and 'class="whole"' in overview
+    assert "Limited by 88&nbsp;% L2 busy" in words and 'class="whole"' in overview
     assert (
         "Next step request less from L2: coalesce" in words
         and "saves at most 88 % of its time, 38 % of that of all kernels. (l2_throughput 87.8" in words

@@ -71,8 +71,7 @@
       const title = (i) => {
         const [label, variant, own] = this.given.sides[i];
         if (!own) return `<b>${esc(label)}</b>`;
-        const at = document.body.classList.contains("single") ? `#${this.box.dataset.compare.replace(/compare$/, "")}variant-${variant}` : `${this.box.dataset.up}variant/${variant}.html`;
-        return `<a href="${esc(at)}">${esc(label)}</a>`;
+        return `<a href="${esc(window.flashcore.variantPage(variant))}">${esc(label)}</a>`;
       };
       const [between, behind] = pair.answer;
       this.part("answer").innerHTML = `${title(focus)} ${esc(between)} ${title(against)}${esc(behind)}.`;

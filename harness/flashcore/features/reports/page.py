@@ -34,6 +34,5 @@ def page(book: Book) -> Page[dict[str, Any]] | None:
         "share": rows[0].percent if alone else None,
         "whole_time": time if time and time.timed else None,
         "surveyed": surveyed,
-        "limits": len(book.judgement.limits),
     }
     return Page(INDEX, "Overview", str(TEMPLATE), view, tables=kernels.tables(book.readings))

@@ -4,6 +4,7 @@
 (() => {
   let state, all; // from report.js, once it is loaded
   const WORDS = ["status", "variant", "arch", "shape", "kernel", "reason"];
+  const FIELDS = ["kind", "fact", "tier", "variant", "q"];
   const AROUND = 12; // rows kept above and below those in view
 
   function unpacked([values, which, long], count) {
@@ -52,8 +53,8 @@
     // --- order: each row's rank in a column, computed once; rows without a value stay last ---
     places(key) {
       if (this.ranks[key]) return this.ranks[key];
-      const of = { verdict: ["status", (s) => this.rank[s]], "limit-on": ["budget", (b) => b[0]], limited: ["budget", (b) => b[2]],
-        headroom: [key, (text) => text && parseFloat(text.replaceAll(",", "").replace("−", "-").replace("<1", ".5"))], "reason-or-source": ["reason", (r) => r || null] };
+      const of = { status: ["status", (s) => this.rank[s]], budget: ["budget", (b) => b[0]], limit: ["budget", (b) => b[2]],
+        headroom: [key, (text) => text && parseFloat(text.replaceAll(",", "").replace("−", "-").replace("<1", ".5"))], reason: ["reason", (r) => r || null] };
       const [column, take] = of[key] ?? [key, (v) => v];
       const values = this[column].values.map((v) => take(v) ?? null);
       const given = values.map((v) => (typeof v === "boolean" ? Number(v) : v));
@@ -75,17 +76,10 @@
       return (this.ranks[key] = rows);
     }
     sorting() {
-      for (const heading of this.table.tHead.rows[0].cells) {
-        const { key } = heading.dataset;
-        const button = document.createElement("button");
-        button.type = "button";
-        button.append(...heading.childNodes);
-        heading.append(button);
-        button.addEventListener("click", () => {
-          state.set({ sort: heading.getAttribute("aria-sort") === "ascending" ? `-${key}` : key });
-          this.choose();
-        });
-      }
+      window.flashcore.headed(this.table, (heading, _, down) => {
+        state.set({ sort: (down ? "-" : "") + heading.dataset.key });
+        this.choose();
+      });
       for (const kind of ["input", "change"]) this.form.addEventListener(kind, ({ target }) => this.keep(target.type === "search" ? target.name : ""));
       this.form.addEventListener("submit", (event) => event.preventDefault());
       this.form.elements.clear.addEventListener("click", () => this.only({}));
@@ -94,20 +88,20 @@
     // --- the filter: from the address into the form, and back ---
     // Passes are hidden unless a filter is set.
     without() {
-      const chosen = ["kind", "fact", "tier", "variant", "q"].some(state.get);
+      const chosen = FIELDS.some(state.get);
       return new Set((state.get("without") ?? (chosen ? "" : "pass")).split(","));
     }
     read() {
       const { elements } = this.form;
       const hidden = this.without();
       for (const box of all("[name=status]", this.form)) box.checked = !hidden.has(box.value);
-      for (const name of ["kind", "fact", "tier", "variant", "q"]) elements[name].value = state.get(name) ?? "";
+      for (const name of FIELDS) elements[name].value = state.get(name) ?? "";
       this.choose();
     }
     keep(typed) {
       const { elements } = this.form;
       const without = all("[name=status]", this.form).filter((box) => !box.checked).map((box) => box.value).join(",") || "none";
-      state.set({ without, ...Object.fromEntries(["kind", "fact", "tier", "variant", "q"].map((name) => [name, elements[name].value.trim()])) }, typed);
+      state.set({ without, ...Object.fromEntries(FIELDS.map((name) => [name, elements[name].value.trim()])) }, typed);
       this.choose();
     }
     only(chosen) {
@@ -223,42 +217,22 @@
     link(name) {
       if (!this.linked.has(name)) return name;
       const link = document.createElement("a");
-      link.href = document.body.classList.contains("single") ? `#${this.table.dataset.verdicts.replace(/budgets$/, "")}variant-${name}` : `variant/${name}.html`;
+      link.href = window.flashcore.variantPage(name);
       link.textContent = name;
       return link;
     }
   }
 
-  // --- the matrix: a cell filters the results; one tab stop, arrow keys move within ---
+  // --- the matrix: a cell filters the results ---
   function matrix(table, verdicts) {
-    const buttons = all("td button", table);
     const facts = Array.from(table.tHead.rows[0].cells, (cell) => cell.dataset.fact);
     const heading = document.getElementById(table.dataset.matrix);
-    buttons.forEach((button, i) => (button.tabIndex = i ? -1 : 0));
     table.addEventListener("click", (event) => {
       const cell = event.target.closest("button")?.closest("td");
       if (!cell) return;
       verdicts.only({ variant: cell.parentElement.dataset.variant, fact: facts[cell.cellIndex] });
       heading.scrollIntoView();
       verdicts.box.focus({ preventScroll: true });
-    });
-    table.addEventListener("keydown", (event) => {
-      const [down, right] = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[event.key] ?? [0, 0];
-      const cell = event.target.closest("td");
-      if (!cell || (!down && !right)) return;
-      event.preventDefault();
-      let [row, column] = [cell.parentElement.rowIndex, cell.cellIndex];
-      for (;;) {
-        [row, column] = [row + down, column + right];
-        const next = row > 0 ? table.rows[row]?.cells[column] : null;
-        if (!next || column < 1) return;
-        const button = next.querySelector("button");
-        if (!button?.offsetParent) continue; // no button, or hidden
-        event.target.tabIndex = -1;
-        button.tabIndex = 0;
-        button.focus();
-        return;
-      }
     });
   }
 

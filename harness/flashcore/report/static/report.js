@@ -3,7 +3,9 @@
 "use strict";
 (() => {
   const all = (selector, root = document) => Array.from(root.querySelectorAll(selector));
-  const single = document.body.classList.contains("single");
+  const { up } = document.body.dataset;
+  const single = up === undefined;
+  const variantPage = (name) => (single ? `#variant-${name}` : `${up}variant/${name}.html`);
 
   // --- state: in the address's query; in a single file, after the page's name in the hash ---
   const KEPT = ["shape", "focus", "against"]; // carried over to the next page
@@ -70,23 +72,25 @@
     headings[index].setAttribute("aria-sort", down ? "descending" : "ascending");
     body.append(...keyed.map(([, row]) => row));
   }
+  // Calls `clicked(heading, its index, whether it is ascending)` for clicks of headings.
+  function headed(table, clicked) {
+    heads(table).forEach((heading, index) => {
+      heading.dataset.key = slug(heading);
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...heading.childNodes);
+      heading.append(button);
+      button.addEventListener("click", () => clicked(heading, index, heading.getAttribute("aria-sort") === "ascending"));
+    });
+  }
   // The order, filter and columns of a table with data-main are kept in the address.
   function sortable(table) {
     const headings = heads(table);
     if (headings.some((heading) => heading.querySelector("button"))) return; // another script sorts it
     const main = "main" in table.dataset;
-    headings.forEach((heading, index) => {
-      const name = slug(heading);
-      const button = document.createElement("button");
-      button.type = "button";
-      button.append(...heading.childNodes);
-      heading.append(button);
-      heading.dataset.key = name;
-      button.addEventListener("click", () => {
-        const down = heading.getAttribute("aria-sort") === "ascending";
-        sort(table, index, down);
-        if (main) state.set({ sort: (down ? "-" : "") + name });
-      });
+    headed(table, (heading, index, down) => {
+      sort(table, index, down);
+      if (main) state.set({ sort: (down ? "-" : "") + heading.dataset.key });
     });
     if (!main) return;
     const wanted = state.get("sort") ?? "";
@@ -166,18 +170,25 @@
     });
   }
 
-  // --- the menu of variants: from a separate file, since it is the same on every page ---
-  const menu = document.getElementById("variants");
-  for (const [name, reference] of (menu && window.variants) || []) {
-    const item = document.createElement("li");
+  // --- the search for a variant: names from a separate file, since they are the same on every page ---
+  const search = document.querySelector("[role=search]");
+  const names = single ? all("[data-anchor^=variant-]").map((page) => page.dataset.title) : (window.variants ?? []);
+  search?.lastElementChild.append(...names.map((name) => new Option(name)));
+  function open(name) {
     const link = document.createElement("a");
-    const { up, here } = menu.parentElement.dataset;
-    link.href = `${up}variant/${name}.html`;
-    link.textContent = name;
-    if (here === `variant/${name}`) link.setAttribute("aria-current", "page");
-    item.append(link, reference ? " (reference)" : "");
-    menu.append(item);
+    link.href = variantPage(name);
+    carry(link);
+    location.href = link.href;
   }
+  search?.addEventListener("input", ({ target, inputType }) => {
+    if (inputType === "insertReplacementText" && names.includes(target.value)) open(target.value);
+  });
+  search?.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const word = search.firstElementChild.value.trim();
+    const name = names.includes(word) ? word : names.find((other) => other.includes(word));
+    if (name) open(name);
+  });
 
   // Adds behavior to a page, or to an unfolded part of it; other scripts may add to it.
   const makers = [];
@@ -189,7 +200,7 @@
     for (const make of makers) make(root);
   }
   window.flashcore = {
-    state, all, enliven, unpacked,
+    state, all, enliven, unpacked, headed, variantPage,
     // Runs `make(root)` on the document, and on parts unfolded later.
     add(make) {
       makers.push(make);
@@ -201,20 +212,37 @@
   alive = true;
   Promise.all(all(".page").map(showShape)).finally(() => document.documentElement.classList.remove("pending"));
 
-  // --- hover text for touch screens ---
+  // --- hover text for touch screens and the keyboard: Enter goes from a table's region into it, arrow keys move ---
   const inspector = document.getElementById("inspector");
+  const inspect = (text = "") => {
+    inspector.hidden = !text;
+    inspector.textContent = text;
+  };
   document.addEventListener("click", (event) => {
     const from = event.target instanceof Element ? event.target : null;
-    const menu = from?.closest(".menu");
-    for (const open of all(".menu[open]")) if (open !== menu) open.open = false;
-    const cell = from?.closest("a, button, summary, label") ? null : from?.closest("td[title], dd[title], .badge[title]");
-    inspector.hidden = !cell;
-    inspector.textContent = cell ? cell.title : "";
+    for (const open of all(".menu[open]")) if (open !== from?.closest(".menu")) open.open = false;
+    inspect(from?.closest("a, button, summary, label") ? "" : from?.closest("td[title], th[title], dd[title], li[title], .badge[title]")?.title);
   });
+  const STEPS = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1], Enter: [1, 0] };
   document.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape") return;
-    inspector.hidden = true;
-    for (const open of all(".menu[open]")) open.open = false;
+    const { key, target } = event;
+    if (key === "Escape") {
+      inspect();
+      for (const open of all(".menu[open]")) open.open = false;
+    }
+    const inside = key === "Enter" ? target.matches(".scroll") : target.matches("td, th, td *, tbody th *");
+    if (!STEPS[key] || !inside) return;
+    event.preventDefault();
+    const cell = target.closest("td, th") ?? target.querySelector("thead th");
+    const [down, right] = STEPS[key];
+    const { rows } = cell.closest("table");
+    let next = cell;
+    do next = rows[next.parentElement.rowIndex + down]?.cells[next.cellIndex + right];
+    while (next && !next.offsetParent); // hidden
+    const held = next?.querySelector("button, a, summary") ?? next;
+    if (held === next) held?.setAttribute("tabindex", -1);
+    held?.focus();
+    inspect(held?.title || next?.title);
   });
 
   // --- all pages in one file: show the one in the address ---
