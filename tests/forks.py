@@ -43,6 +43,8 @@ COMMANDS = (
 #: What those import that run kernels.
 KERNELS = (
     "torch",
+    "torch._dynamo",  # opcheck imports it, which takes a second and a half
+    "torch.testing._internal.optests",
     "flashcore.runner.kernel_call",
     "flashcore.runner.problem_file",
     "flashcore.stages.bench.timing",
