@@ -322,6 +322,14 @@ def kept_build(name: str, *suites: Path) -> Iterator[tuple[Path, bool]]:
         lock.write(f"{folder.name} {run}")
 
 
+@pytest.fixture(scope="module")
+def kept_folder(compiler: toolchain.Nvcc, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A build folder for tests of what a build makes, not of how; later runs find there what they need again."""
+    file = request.path
+    with kept_build(file.relative_to(TESTS).with_suffix("").as_posix().replace("/", "-"), file, TOY) as (folder, _):
+        yield folder / "build"
+
+
 def build_once(
     factory: pytest.TempPathFactory,
     loaded: Suite,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from flashcore.cli.main import main
 from flashcore.errors import Exit
-from flashcore.machine import toolchain
 from tests.conftest import TOY
 
 KERNELS = """\
@@ -93,9 +93,18 @@ source = "the owner"
 """
 
 
+Run = Callable[..., int]
+
+
+@pytest.fixture
+def run(kept_folder: Path) -> Run:
+    """Runs a command on the suite of a folder."""
+    return lambda folder, *words: main([*words, "--suite", str(folder), "--build-dir", str(kept_folder)])
+
+
 @pytest.fixture(scope="module")
-def built(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the suite ``copies``, and of its build."""
+def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the suite ``copies``."""
     folder = tmp_path_factory.mktemp("copies")
     (folder / "copies.cu").write_text(KERNELS.replace("EXPRESSION", "x[at]"))
     (folder / "problem.py").write_text(PROBLEM)
@@ -103,18 +112,16 @@ def built(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) ->
     return folder
 
 
-def run(folder: Path, *words: str) -> int:
-    return main([*words, "--suite", str(folder), "--build-dir", str(folder / "build")])
-
-
-def test_only_launched_kernels_are_rows_facts_and_verdicts(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(built, "build") == Exit.OK
+def test_only_launched_kernels_are_rows_facts_and_verdicts(
+    run: Run, copies: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(copies, "build") == Exit.OK
     lines = capsys.readouterr().out.splitlines()
     rows = [line.split()[:3] for line in lines if line.split()[1:2] == ["sm_90a"]]
     assert rows == [["one", "sm_90a", "copied<1>"], ["four", "sm_90a", "copied<4>"]]
     assert [line for line in lines if "left out: one/copied<4> and 3 more" in line]
-    file = built / "gate.json"
-    assert run(built, "gate", "--format", f"json={file}") == Exit.OK  # though a kernel of the file uses a stack
+    file = copies / "gate.json"
+    assert run(copies, "gate", "--format", f"json={file}") == Exit.OK  # though a kernel of the file uses a stack
     result = json.loads(file.read_text())
     assert {v["subject"]["kernel"] for v in result["verdicts"] if v["budget"] == "stack"} == {"copied<1>", "copied<4>"}
     assert any("one/copied<4> and 3 more" in note for note in result["notes"])
@@ -123,43 +130,43 @@ def test_only_launched_kernels_are_rows_facts_and_verdicts(built: Path, capsys: 
 
 @pytest.mark.parametrize(("kernel", "code"), [("spilling", Exit.FAILED), ("copied<4>", Exit.OK)])
 def test_a_budget_of_a_kernel_that_nothing_launches_fails(
-    built: Path, capsys: pytest.CaptureFixture[str], kernel: str, code: Exit
+    run: Run, copies: Path, capsys: pytest.CaptureFixture[str], kernel: str, code: Exit
 ) -> None:
-    more = built / "more.toml"
+    more = copies / "more.toml"
     more.write_text(
         f'[[budget]]\nname = "own"\nfact = "registers"\nmax = 255\nsource = "x"\nkernels = ["{kernel}", "copied*"]\n'
     )
-    assert run(built, "gate", "--budgets", str(more)) == code
+    assert run(copies, "gate", "--budgets", str(more)) == code
     assert ("not launched on any shape: spilling" in capsys.readouterr().out) == (code is Exit.FAILED)
 
 
-def test_a_missing_plan_lets_all_kernels_count(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source = built / "copies.cu"
+def test_a_missing_plan_lets_all_kernels_count(run: Run, copies: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = copies / "copies.cu"
     text = source.read_text()
     source.write_text(text.replace("  copied<EACH>", "  if (s.N > 5000) return cudaErrorInvalidValue;\n  copied<EACH>"))
     try:
-        run(built, "build")
+        run(copies, "build")
         rows = [row.split()[:3] for row in capsys.readouterr().out.splitlines()]
     finally:
         source.write_text(text)
     assert ["one", "sm_90a", "spilling"] in rows and ["four", "sm_90a", "copied<1>"] in rows
 
 
-def test_the_gate_tells_what_the_baseline_knows(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source, file = built / "copies.cu", built / "baseline.txt"
+def test_the_gate_tells_what_the_baseline_knows(run: Run, copies: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, file = copies / "copies.cu", copies / "baseline.txt"
     text = source.read_text()
     try:
-        assert run(built, "baseline", "save") == Exit.OK
+        assert run(copies, "baseline", "save") == Exit.OK
         lines = file.read_text().splitlines()
         assert "one sm_90a copied<1> small launch grid=16 block=256" in lines
         assert not any("spilling" in line for line in lines)
         source.write_text(text.replace("(s.N + 256 * EACH - 1)", "(s.N / 2 + 256 * EACH - 1)"))
-        assert run(built, "gate") == Exit.OK
+        assert run(copies, "gate") == Exit.OK
         halved = capsys.readouterr().out
         assert "launch grid=16 block=256 → grid=8 block=256 (small)" in halved
         assert "machine code the same in 2 of 2" in halved
         source.write_text(text.replace("= x[at]", "= x[at] * 1.1"))
-        run(built, "gate")
+        run(copies, "gate")
         doubled = capsys.readouterr().out
         assert "sass_fp64 0 → 1  one/copied<1> (sm_90a)" in doubled and "sass_fp64 0 → 4  four/copied<4>" in doubled
         assert "machine code the same in 0 of 2" in doubled
@@ -169,10 +176,10 @@ def test_the_gate_tells_what_the_baseline_knows(built: Path, capsys: pytest.Capt
 
 
 def test_equal_files_are_the_same_whatever_they_are_called(
-    built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Run, kept_folder: Path, copies: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(built, "build")
-    cubin = next((built / "build").rglob("one-sm_90a-*/*.cubin")).read_bytes()
+    run(copies, "build")
+    cubin = next(kept_folder.rglob("one-sm_90a-*/*.cubin")).read_bytes()
     for name in ("old.cubin", "new.cubin"):
         (tmp_path / name).write_bytes(cubin)
     capsys.readouterr()
@@ -202,7 +209,7 @@ def test_equal_files_are_the_same_whatever_they_are_called(
     ],
 )
 def test_a_launch_beside_the_declared_plan_lets_all_kernels_count(
-    compiler: toolchain.Nvcc,
+    run: Run,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

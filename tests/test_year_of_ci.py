@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,14 +12,14 @@ import pytest
 
 from flashcore.cli.main import main
 from flashcore.errors import Exit
-from flashcore.machine import gpu_choice, toolchain
+from flashcore.machine import gpu_choice, python_process, toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.model.record import CaseKey, CaseOutcome, Facts, Record
 from flashcore.pipeline import run
 from flashcore.pipeline.opening import open_recordable
 from flashcore.records import store
 from flashcore.stages.settings import Settings
-from tests import factory
+from tests import factory, forks
 from tests.conftest import TOY, hide_disassembler
 
 RUN, LATER = "20260102T000000Z-0001", "20260103T000000Z-0001"
@@ -61,7 +59,9 @@ class Repository:
             change: makes a case's key that of the recorded code.
         """
         shutil.rmtree(self.folder / "profiles", ignore_errors=True)
-        reads = subprocess.run([sys.executable, "-c", READS, str(self.suite)], capture_output=True, text=True)
+        reads = forks.of(forks.KERNELS).run(
+            ["-c", READS, str(self.suite)], self.folder, python_process.environment(), timeout=300
+        )
         assert not reads.returncode, reads.stderr
         made = self.made
         outcomes = [
@@ -96,7 +96,7 @@ class Repository:
 
 
 @pytest.fixture(scope="module")
-def original(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> Repository:
+def original(kept_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Repository:
     folder = tmp_path_factory.mktemp("repository").resolve()
     suite = shutil.copytree(TOY, folder / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "library").mkdir()
@@ -107,8 +107,10 @@ def original(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory)
         file.write_text(file.read_text(encoding="utf-8") + more, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         quiet(patch)
-        settings = Settings(str(suite), profiles=str(folder / "none"), build=str(folder / "build"))
-        return Repository(folder, run.run(open_recordable(settings)).record)
+        settings = Settings(str(suite), profiles=str(folder / "none"), build=str(kept_folder))
+        record = run.run(open_recordable(settings)).record
+    shutil.copytree(kept_folder, folder / "build")
+    return Repository(folder, record)
 
 
 def quiet(patch: pytest.MonkeyPatch) -> None:
