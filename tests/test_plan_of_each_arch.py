@@ -61,15 +61,15 @@ def smem(built: Built) -> dict[tuple[str, str], set[object]]:
 
 
 def test_each_archs_plan_is_of_the_code_compiled_for_it(
-    tmp_path: Path, compiler: toolchain.Nvcc, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, kept_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     suite = write_suite(tmp_path / "suite")
     monkeypatch.setattr(toolchain, "torch_root", lambda: None)  # no operators
 
-    def built(build: str = "build", gpu: Gpu | None = None) -> Built:
+    def built(gpu: Gpu | None = None) -> Built:
         monkeypatch.setattr(Gpu, "find", lambda: gpu)
         with no_disassembler():
-            return compile_all(open_context(Settings(str(suite), build=str(tmp_path / build), roofs=None)))
+            return compile_all(open_context(Settings(str(suite), build=str(kept_folder), roofs=None)))
 
     fresh = built()
     expected: dict[tuple[str, str], set[object]] = {(name, arch): {1024} for name in SOURCES for arch in ARCHS}

@@ -107,10 +107,10 @@ def by_hand(command: str, suite: Path, folder: Path) -> Artifact:
     ],
 )
 def test_machine_code_is_that_of_the_same_flags_by_hand(
-    compiler: toolchain.Nvcc, tmp_path: Path, keys: str, typed: list[str]
+    kept_folder: Path, tmp_path: Path, keys: str, typed: list[str]
 ) -> None:
     suite = write(tmp_path / "suite", keys)
-    artifact = compiled(suite, tmp_path / "build")
+    artifact = compiled(suite, kept_folder)
     (tmp_path / "bare.cu").write_text(KERNEL)
     command = ["nvcc", *typed, "-lineinfo", "-Xptxas", "-v", "-arch=sm_90", "-cubin", str(tmp_path / "bare.cu")]
     assert artifact.cause is None, artifact.message
@@ -118,21 +118,21 @@ def test_machine_code_is_that_of_the_same_flags_by_hand(
     assert numbers(artifact) == numbers(made) and artifact.code == made.code
 
 
-def test_the_shown_command_makes_what_the_build_made(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+def test_the_shown_command_makes_what_the_build_made(kept_folder: Path, tmp_path: Path) -> None:
     suite = write(tmp_path / "suite", 'flags = ["--use_fast_math"]\n')
-    artifact, declared = compiled(suite, tmp_path / "build"), load.load(suite)
-    shown = build.commands(declared, tmp_path / "build", build.Options(), declared.variants.values())
+    artifact, declared = compiled(suite, kept_folder), load.load(suite)
+    shown = build.commands(declared, kept_folder, build.Options(), declared.variants.values())
     command = dict(shown)["plain-sm_90"].replace(" -c ", " -cubin ")
     made = by_hand(command, suite, tmp_path)
     assert made.code == artifact.code
 
 
-def test_math_is_exact_unless_its_owner_asks_otherwise(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+def test_math_is_exact_unless_its_owner_asks_otherwise(kept_folder: Path, tmp_path: Path) -> None:
     fast, plain = (
-        numbers(compiled(write(tmp_path / name, f'flags = ["{flags}"]\n'), tmp_path / f"build_{name}"))
+        numbers(compiled(write(tmp_path / name, f'flags = ["{flags}"]\n'), kept_folder))
         for name, flags in (("fast", "-O3 --use_fast_math"), ("plain", "-O3"))
     )
-    default = numbers(compiled(write(tmp_path / "default"), tmp_path / "build_default"))
+    default = numbers(compiled(write(tmp_path / "default"), kept_folder))
     assert fast != plain == default
 
 
@@ -176,28 +176,28 @@ def plan_of(folder: Path, artifact: Artifact) -> Plan:
     return plan
 
 
-def test_a_static_library_is_part_of_the_plan(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+def test_a_static_library_is_part_of_the_plan(kept_folder: Path, tmp_path: Path) -> None:
     suite = write(tmp_path / "suite", before=DECLARED, call=CALL)
     name = library(suite, static=True)
     write(suite, f'libraries = ["{name}"]\n', before=DECLARED, call=CALL)
-    plan = plan_of(suite, compiled(suite, tmp_path / "build"))
+    plan = plan_of(suite, compiled(suite, kept_folder))
     assert (plan.cause, [launch.kernel for launch in plan.launches]) == (None, ["own"])
 
 
-def test_a_shared_librarys_functions_return_0_in_the_plan(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+def test_a_shared_librarys_functions_return_0_in_the_plan(kept_folder: Path, tmp_path: Path) -> None:
     """So plans need no GPU, of which a library such as cuBLAS asks, and no library of 500 MB."""
     call = "if (answer() != 0) return cudaErrorUnknown;"
     suite = write(tmp_path / "suite", before=DECLARED, call=call)
     write(suite, f'libraries = ["{library(suite)}"]\n', before=DECLARED, call=call)
-    plan = plan_of(suite, compiled(suite, tmp_path / "build"))
+    plan = plan_of(suite, compiled(suite, kept_folder))
     assert (plan.cause, [launch.kernel for launch in plan.launches]) == (None, ["own"])
 
 
-def test_launches_of_libraries_alone_are_unmeasured_and_pass_the_gate(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+def test_launches_of_libraries_alone_are_unmeasured_and_pass_the_gate(kept_folder: Path, tmp_path: Path) -> None:
     call = "if (answer() == 0) return cudaSuccess;"
     suite = write(tmp_path / "suite", before=DECLARED, call=call)
     write(suite, f'libraries = ["{library(suite)}"]\n', before=DECLARED, call=call)
-    artifact = compiled(suite, tmp_path / "build")
+    artifact = compiled(suite, kept_folder)
     plan = plan_of(suite, artifact)
     assert isinstance(plan.cause, LibraryLaunches) and plan.can_run and "libanswer" in plan.error
     declared = load.load(suite)
@@ -264,10 +264,10 @@ def test_torchs_headers_come_with_those_of_its_libraries(tmp_path: Path, monkeyp
     assert [[folder in x.headers for folder in folders] for x in both] == [[True, True], [False, False]]
 
 
-def test_code_of_torch_is_linked_with_torch(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+def test_code_of_torch_is_linked_with_torch(kept_folder: Path, tmp_path: Path) -> None:
     before, call = "#include <c10/util/Exception.h>\n", 'TORCH_CHECK(s.N > 0, "empty");'
     suite = write(tmp_path / "suite", 'packages = ["torch"]\n', before=before, call=call)
-    plan = plan_of(suite, compiled(suite, tmp_path / "build"))
+    plan = plan_of(suite, compiled(suite, kept_folder))
     assert (plan.cause, [launch.kernel for launch in plan.launches]) == (None, ["own"])
 
 
