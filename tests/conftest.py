@@ -475,8 +475,8 @@ def forked() -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than cores: some tests wait for time limits, locks and pages."""
-    return len(os.sched_getaffinity(0)) + 1
+    """Two workers more than cores: some tests wait for time limits, locks and pages."""
+    return len(os.sched_getaffinity(0)) + 2
 
 
 def pytest_configure() -> None:
