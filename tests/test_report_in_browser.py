@@ -347,6 +347,42 @@ def test_the_header_of_a_phone_is_one_line(chromium: Browser, folder: Path, widt
         assert shown.js("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
+@pytest.mark.parametrize("single", [False, True])
+def test_a_variant_is_found_by_a_part_of_its_name(chromium: Browser, tmp_path: Path, single: bool) -> None:
+    rendered(full(), tmp_path / "r", single_file=single, today=TODAY)
+    with chromium.page(tmp_path / "r" / "index.html", "#index?shape=long" if single else "?shape=long") as shown:
+        shown.tab.fill("[role=search] input", "spl")
+        shown.tab.keyboard.press("Enter")
+        shown.until("document.readyState === 'complete' && /variant.split/.test(location.href)")
+        assert "shape=long" in shown.js("location.href")
+        assert shown.console == []
+
+
+def test_the_keyboard_walks_a_table_and_reads_its_sources(chromium: Browser, folder: Path) -> None:
+    with chromium.page(folder / "index.html") as shown:
+        shown.tab.focus(".byshape:not([hidden]) .scroll:has(.overview)")
+        seen = []
+        for key in ("Enter", "ArrowRight", "ArrowDown", "ArrowLeft"):
+            shown.tab.keyboard.press(key)
+            at = "document.activeElement.closest('td, th')"
+            seen.append(shown.js(f"[{at}.parentElement.rowIndex, {at}.cellIndex, inspector.textContent.trim()]"))
+        assert [tuple(place) for *place, _ in seen] == [(1, 0), (1, 1), (2, 1), (2, 0)]
+        assert "isolated_p50" in seen[1][2] and seen[1][2] != seen[2][2]
+        shown.tab.keyboard.press("Escape")
+        assert shown.js("inspector.hidden") and shown.console == []
+
+
+@pytest.mark.parametrize("name", [*PAGES, "variant/split"])
+def test_targets_have_at_least_24_pixels(chromium: Browser, folder: Path, name: str) -> None:
+    small = """Array.from(document.querySelectorAll("main a, header a, button, summary, select, label"), (e) =>
+      [e.textContent.trim(), e.offsetParent ? Math.max(...Array.from(e.getClientRects(), (b) => b.height)) : 24])
+      .filter(([, height]) => height < 23.9)"""
+    with chromium.page(folder / f"{name}.html") as shown:
+        shown.js("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+        shown.settle()
+        assert shown.js(small) == []
+
+
 def test_labels_that_cover_each_other_are_found(chromium: Browser, folder: Path) -> None:
     """bench-report's counts detect planted faults."""
     with chromium.page(folder / "index.html") as shown:

@@ -390,7 +390,8 @@ def test_the_budgets_show_what_is_at_risk_before_what_passes_and_fold_the_rest()
     assert view.counts["at_risk"] == 1 and [
         v.value for v in view.book.judgement.limits if view.state(v) == "at_risk"
     ] == [124]
-    assert view.matrix.facts[-1] == "builds" and view.matrix.quiet == {"builds"}
+    quiet = view.matrix.quiet
+    assert {"builds", "plan_matches"} <= quiet and "bank_conflicts" not in quiet, "what nothing measured, too"
 
 
 def test_what_is_at_risk_stands_before_what_is_accepted() -> None:
@@ -544,7 +545,7 @@ def test_a_variants_page_says_what_holds_it_with_evidence_and_what_helped_elsewh
     )
     row = next(r for r in page.rows if r[0][2] == "waiting for the block's other warps at a barrier")
     assert row[1][2].strip() == "3.8" and row[2][2].startswith("stall_share_barrier 5.56 %, issue_active 30 %")
-    assert "waits for" not in words and "no step reduced it" in row[3][2]
+    assert "elsewhere on the ladder" not in words and len(row) == 3, "no step reduced any"
 
 
 def test_source_lines_carry_samples_conflicts_and_local_memory(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ class Matrix:
     """Variant × limited fact → the worst verdict, with the least headroom among equals; worst first.
 
     Args:
-        quiet: facts and variants that pass everywhere without risk, unless all do.
+        quiet: facts and variants that pass everywhere without risk or are unmeasured everywhere, unless all are.
     """
 
     facts: list[str]
@@ -60,8 +60,11 @@ class Budgets:
             for name, verdicts in by_variant.items()
         }
         facts = dict.fromkeys(v.fact for v in self.book.judgement.limits)
-        worst = {name: min(cell.sort or 0 for cell in row.values()) for name, row in cells.items()}
-        worst |= {f: min(row[f].sort or 0 for row in cells.values() if f in row) for f in facts}
+        best = {f: max(row[f].sort or 0 for row in cells.values() if f in row) for f in facts}
+        worst = {f: min(row[f].sort or 0 for row in cells.values() if f in row) for f in facts}
+        required = {v.fact for v in self.book.judgement.gaps}
+        worst |= {f: RANK["pass"] for f in facts if best[f] == worst[f] == RANK[UNMEASURED] and f not in required}
+        worst |= {name: min(max(row[f].sort or 0, worst[f]) for f in row) for name, row in cells.items()}
         quiet = frozenset(name for name, rank in worst.items() if rank == RANK["pass"])
         shown = sorted(cells, key=lambda name: sorted(cell.sort or 0 for cell in cells[name].values()))[:MOST_VARIANTS]
         rows = [(self._variant(name), cells[name]) for name in shown]

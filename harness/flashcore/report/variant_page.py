@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from flashcore.explain import explain, predictions
+from flashcore.explain import predictions
 from flashcore.explain.answer import Correctness
 from flashcore.explain.verdict import Verdict
 from flashcore.model.case import Case
@@ -186,7 +186,7 @@ class VariantView:
     def launches(self) -> list[list[Cell]]:
         """The launches of a call: kernel, block, cluster, dynamic shared memory, grids by shape."""
         grids = grouped(
-            ((x.kernel, _dims(x.block), _dims(x.cluster), f"{x.dynamic_smem:,} B"), f"{shape} {_dims(x.grid)}")
+            ((x.kernel, _dims(x.block), _dims(x.cluster), f"{x.dynamic_smem:,}"), f"{shape} {_dims(x.grid)}")
             for shape, plan in self.plans.items()
             for x in plan.launches
         )
@@ -235,21 +235,6 @@ class VariantView:
         of_case = kernels.pop(None, {})
         for kernel, by_name in (kernels or ({None: of_case} if of_case else {})).items():
             yield kernel, [by_name.get(n, of_case.get(n)) for n in OCCUPANCY]
-
-    @property
-    def next_steps(self) -> list[tuple[explain.Step, str]]:
-        """The occupancy limiter on the displayed arch, and the next step, once for equal shapes."""
-        plans = [plan for case in self.shown if self.book.arch and (plan := self.plans.get(case.shape.name))]
-        by_launches = grouped(
-            (tuple(dict.fromkeys((x.kernel, x.block, x.cluster, x.dynamic_smem) for x in plan.launches)), plan)
-            for plan in plans
-        )
-        steps = grouped(
-            ((step.subject.kernel, step.threads, step.registers, step.smem, tuple(step.lines)), (step, same))
-            for same in by_launches.values()
-            for step in explain.what_ifs(self.book.record, same[0], self.book.arch or "")
-        )
-        return [(on[0][0], ", ".join(plan.shape for _, same in on for plan in same)) for on in steps.values()]
 
     # --- measured -------------------------------------------------------------------------------
 
