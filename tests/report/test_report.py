@@ -484,6 +484,22 @@ def test_fastest_stands_first(pages: dict[str, str]) -> None:
     assert names == ["cudnn", "split", "fast", "slow", "broken", "wrong"]
 
 
+def test_a_shape_without_a_check_shows_that_of_the_other_shapes(tmp_path: Path) -> None:
+    made = full()
+    outcomes = [o for o in made.outcomes if (o.variant, o.shape, o.stage) != ("fast", "mission", "check")]
+    page = Page(render(dataclasses.replace(made, outcomes=tuple(outcomes)), tmp_path / "r")["index.html"])
+    _, title, text = page.cells("fast")["correct"]
+    assert text == "correct" and title.startswith("on other shapes; no check of this case")
+
+
+def test_columns_without_a_value_are_not_among_the_shown_ones(tmp_path: Path) -> None:
+    alone = factory.suite(variants=[factory.variant("fast")], shapes=[factory.shape()])
+    (section,) = Overview(book_of(factory.record(alone, times={"fast": 10.0}))).sections
+    shown = [cell.kind for cell in section.rows[0].cells[:8]]
+    assert "missing" not in shown and "none" not in shown
+    assert {cell.kind for cell in section.rows[0].cells[8:]} >= {"missing", "none"}
+
+
 def test_a_failed_build_shows_the_compilers_words(pages: dict[str, str]) -> None:
     assert "error: &#34;foo&lt;T&gt;&#34; is undefined" in pages["variant/broken.html"]
     assert "needs sm_89" in pages["variant/broken.html"]

@@ -28,7 +28,6 @@ from flashcore.gate.wording import sentence, summary
 from flashcore.model.catalogue import FACTS
 from flashcore.model.files import make_folder, replace_folder, write_atomically
 from flashcore.model.record import Record
-from flashcore.model.suite import Variant
 from flashcore.model.text import share, significant, visible
 from flashcore.report import (
     budget_page,
@@ -119,11 +118,6 @@ class _Shell:
         """(name, label) of each page in the header."""
         return [(p.name, p.title) for p in self.pages if p.in_menu or p.name in _CORE]
 
-    @property
-    def variants(self) -> Mapping[str, Variant]:
-        """The variants in the menu."""
-        return self.book.record.suite.variants
-
     def html(self, template: str, page: Page[Any], **variables: Any) -> Markup:
         """Renders a template with the variables of all pages; ``up`` is the relative path to the report's folder."""
         return Markup(
@@ -172,7 +166,7 @@ def _files(shell: _Shell) -> dict[str, str]:
     }
     assets = {"style.css": "style.css", **_scripts(bodies)}
     files |= {f"assets/{name}": static(path) for name, path in assets.items()}
-    files["assets/variants.js"] = f"window.variants = {json.dumps([*shell.variants])};\n{_HIDE}"
+    files["assets/variants.js"] = f"window.variants = {json.dumps([*shell.book.record.suite.variants])};\n{_HIDE}"
     return files
 
 

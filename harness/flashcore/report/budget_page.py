@@ -67,7 +67,8 @@ class Budgets:
         worst |= {name: min(max(row[f].sort or 0, worst[f]) for f in row) for name, row in cells.items()}
         quiet = frozenset(name for name, rank in worst.items() if rank == RANK["pass"])
         shown = sorted(cells, key=lambda name: sorted(cell.sort or 0 for cell in cells[name].values()))[:MOST_VARIANTS]
-        rows = [(self._variant(name), cells[name]) for name in shown]
+        linked = self.book.record.suite.variants
+        rows = [(variant_cell(name) if name in linked else Cell(name), cells[name]) for name in shown]
         ordered = sorted(facts, key=lambda fact: worst[fact])
         return Matrix(ordered, rows, len(cells) - len(rows), quiet if quiet < worst.keys() else frozenset())
 
@@ -87,9 +88,6 @@ class Budgets:
     def counts(self) -> Counter[str]:
         """Limits by state."""
         return Counter(map(self.state, self.book.judgement.limits))
-
-    def _variant(self, name: str) -> Cell:
-        return variant_cell(name) if name in self.book.record.suite.variants else Cell(name)
 
     @cached_property
     def groups(self) -> list[list[Verdict]]:

@@ -454,7 +454,12 @@ def _correct(case: ShownCase) -> tuple[Cell, str]:
     note = next((f"{o.status} in {o.stage}: {o.reason}" for o in outcomes if o.status != "ok"), "")
     check = case.outcome("check")
     if check is None:
-        return missing(case.why("check")), note
+        why, elsewhere = case.why("check"), case.answer.correct.everywhere
+        if elsewhere == "unmeasured":
+            return missing(why), note
+        return Cell(
+            elsewhere, "", f"on other shapes; {why}", 0.0, mark="pass" if elsewhere == "correct" else "fail"
+        ), note
     return check_cell(check, check.reason or f"largest absolute error: {case.cell('max_error').text}"), note
 
 
