@@ -108,6 +108,7 @@ if __name__ == "__main__":
     assert "'value': 4.0" in done.stdout and "twice: expected a call that ends, found: ZeroDivisionError" in done.stdout
 
 
+@pytest.mark.slow
 def test_an_ordinary_script_captures_without_a_guard(
     run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
@@ -149,6 +150,7 @@ print(fc.capture(scale, 4096).reset_index()["value"].notna().sum() > 20)
     assert done.stdout.splitlines() == ["[2.0, 2.0]", "True"], done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_script_of_a_package_captures_without_a_guard(
     run: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
@@ -168,6 +170,7 @@ fc.capture(outer)
     assert done.returncode == 1 and "expected a function that captures nothing itself" in done.stderr
 
 
+@pytest.mark.slow
 def test_what_no_other_process_can_import_is_sent_by_cloudpickle_or_refused(
     run: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:

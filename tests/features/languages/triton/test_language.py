@@ -390,9 +390,17 @@ def _tuned_by_a_file(folder: Path, line: str) -> Suite:
 @pytest.mark.parametrize(
     ("line", "file"),
     [
-        ("import json; WARPS = json.load(open(__file__[:-8] + 'warps.json'))", "kernels/warps.json"),
+        pytest.param(
+            "import json; WARPS = json.load(open(__file__[:-8] + 'warps.json'))",
+            "kernels/warps.json",
+            marks=pytest.mark.slow,
+        ),
         ("import json; WARPS = json.load(open(__file__[:-8] + '../tables/warps.json'))", "tables/warps.json"),
-        ("import sys; sys.path.append(__file__[:-8] + '../lib'); from warps import WARPS", "lib/warps.py"),
+        pytest.param(
+            "import sys; sys.path.append(__file__[:-8] + '../lib'); from warps import WARPS",
+            "lib/warps.py",
+            marks=pytest.mark.slow,
+        ),
         ("import os; WARPS = len(os.listdir(__file__[:-8] + '../tables'))", "tables/more"),
     ],
 )
