@@ -32,7 +32,7 @@ class HostTimer(Timer):
         restored: Restored | None = None,
         outputs: Sequence[Outputs] = (),
     ) -> Timed:
-        return _HostTimed(calls, launches, restored, outputs)
+        return HostTimed(calls, launches, restored, outputs)
 
     def between(self, work: Callable[[], object], *, cover: int = 0) -> float:
         began = time.thread_time()
@@ -44,7 +44,7 @@ class HostTimer(Timer):
         return self.prepare([lambda: None])
 
 
-class _HostTimed(Timed):
+class HostTimed(Timed):
     kernels: int | None = None
     copies: int = 0
     before: Callable[[], None] | None = None
@@ -55,25 +55,25 @@ class _HostTimed(Timed):
         self._calls, self._restored, self.outputs = calls, restored, outputs
         self._answer: Any = None
         self._flush = bytearray(1 << 20)
-        self._sample(1)
+        self._sample("isolated")
         most = min(50, len(calls)) if restored else 50
-        self.launches = self.eager_calls = launches or calls_for(self._sample(1), most)
+        self.launches = self.eager_calls = launches or calls_for(self._sample("isolated"), most)
 
     def back_to_back(self) -> float:
-        return self._sample(self.launches)
+        return self._sample("back_to_back", self.launches)
 
     def isolated(self) -> float:
-        return self._sample(1)
+        return self._sample("isolated")
 
     def cold(self) -> float:
         self._flush[:] = bytes(len(self._flush))
-        return self._sample(1)
+        return self._sample("cold")
 
     def eager(self) -> float:
-        return self._sample(self.eager_calls)
+        return self._sample("eager", self.eager_calls)
 
     def each(self, mode: str, *, calls: bool = True, first: bool = True) -> list[float]:
-        return [self._sample(1) if calls else 0.0 for _ in range(self.launches)]
+        return [self._sample(mode) if calls else 0.0 for _ in range(self.launches)]
 
     def calls_in(self, mode: str) -> int:
         return {"back_to_back": self.launches, "eager": self.eager_calls}.get(mode, 1)
@@ -81,13 +81,13 @@ class _HostTimed(Timed):
     def answer(self, mode: str) -> Any:
         return self._answer
 
-    def _sample(self, count: int, first: int = 0) -> float:
+    def _sample(self, mode: str, count: int = 1) -> float:
         if self.before is not None:
             self.before()
         if self._restored is not None:
-            for i in range(first + count):
+            for i in range(count):
                 self._restored.restore(i)
         start = time.thread_time_ns()
-        for i in range(first, first + count):
+        for i in range(count):
             self._answer = self._calls[i % len(self._calls)]()
         return (time.thread_time_ns() - start) / 1000.0 / count

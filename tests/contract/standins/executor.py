@@ -11,13 +11,17 @@ import os
 import sys
 import types
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from flashcore.machine.gpu import Gpu
 from flashcore.runner.guarded import Outputs
 from flashcore.runner.process import LocalGpu
 from flashcore.runner.queue import Pool
-from flashcore.stages.bench.timing import Calls, Restored, Timed, Timer
+from flashcore.stages.bench.timing import Calls, Restored, Timed
+
+sys.path[:0] = {str(Path(__file__).parents[3])} - {*sys.path}  # in a process of its own
+from tests import host_timer  # noqa: E402
 
 H200 = Gpu("NVIDIA H200", (9, 0), 132, 150_000_000_000, 60 << 20, 1980.0, "580.65")
 #: Shared with the problem's file: µs since the process began.
@@ -40,19 +44,10 @@ class Executor:
         return gpus, Pool(tuple(map(LocalGpu, gpus)) if len(gpus) > 1 else ())
 
 
-class HostTimer(Timer):
+class HostTimer(host_timer.HostTimer):
     """Reads :data:`CLOCK`."""
 
     clock = "stand-in"
-    doubt = 2000.0
-
-    def __init__(self) -> None: ...
-
-    def sets(self, size: int) -> int:
-        return 2
-
-    def copies(self, size: int, resident: int) -> int:
-        return 2
 
     def prepare(
         self,
@@ -70,43 +65,17 @@ class HostTimer(Timer):
 
     @functools.cached_property
     def empty(self) -> Timed:
-        return _Timed([lambda: None], 1, None, ())
+        return self.prepare([lambda: None], 1)
 
 
-class _Timed(Timed):
-    before: Callable[[], None] | None = None
+class _Timed(host_timer.HostTimed):
     kernels: int | None = 1
-    copies = 0
 
     def __init__(
         self, calls: Calls, launches: int | None, restored: Restored | None, outputs: Sequence[Outputs]
     ) -> None:
-        self._calls, self._restored, self._looks, self.outputs = calls, restored, None, outputs
-        self.launches = self.eager_calls = launches or 2
         self._taken = 0
-        self._answer: Any = None
-        self._sample("isolated")  # the answer of a mode that stops early
-
-    def back_to_back(self) -> float:
-        return self._sample("back_to_back", self.launches)
-
-    def isolated(self) -> float:
-        return self._sample("isolated")
-
-    def cold(self) -> float:
-        return self._sample("cold")
-
-    def eager(self) -> float:
-        return self._sample("eager", self.eager_calls)
-
-    def each(self, mode: str, *, calls: bool = True, first: bool = True) -> list[float]:
-        return [self._sample(mode) if calls else 0.0 for _ in range(self.launches)]
-
-    def calls_in(self, mode: str) -> int:
-        return self.launches if mode in ("back_to_back", "eager") else 1
-
-    def answer(self, mode: str) -> Any:
-        return self._answer
+        super().__init__(calls, launches or 2, restored, outputs)
 
     def anew(self, take: Callable[[int], None], restage: Callable[[], None], count: int) -> list[float]:
         restage()
