@@ -45,10 +45,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return shutil.copytree(made / "build", tmp_path_factory.mktemp("built") / "build")
 
 
-@pytest.fixture
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A session's folder, with copies of what it may change, inside a git repository; it is the working folder."""
-    folder = tmp_path / "work"
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A session's folder, with copies of what it may change, inside a git repository."""
+    folder = tmp_path_factory.mktemp("whole") / "work"
     shutil.copytree(HERE / "runs", folder)
     ignored = shutil.ignore_patterns("__pycache__")
     for suite in ("toy", "faults"):
@@ -63,8 +63,15 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("data", ROOT / "tests/data"), ("examples", ROOT / "examples"), ("reports", RECORDED / "reports")
     ):  # fmt: skip
         (folder / name).symlink_to(target)
-    for words in (["init", "-q"], ["add", "suite"], [*_GIT, "commit", "-qm", "first"]):
+    for words in (["init", "-q", "--template="], ["add", "suite"], [*_GIT, "commit", "-qm", "first"]):
         subprocess.run(["git", *words], cwd=folder, check=True)
+    return folder
+
+
+@pytest.fixture
+def work(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of that folder; it is the working folder."""
+    folder = Path(shutil.copytree(whole, tmp_path / "work", symlinks=True))
     monkeypatch.chdir(folder)
     for name, value in SETTINGS.items():
         monkeypatch.setenv(name, value)
