@@ -723,6 +723,7 @@ def test_without_a_gpu_the_pages_say_so(tmp_path: Path) -> None:
     assert "roofline.html" not in pages, "a page with nothing on it has no tab"
     row = Page(pages["index.html"]).cells("fast")
     assert row["time"][2] == "unmeasured" and row["registers"][2] == "96"
+    assert 'id="variant-fast-time"' not in pages["variant/fast.html"], "a section with nothing in it has no heading"
 
 
 def test_links_in_the_texts_of_nvidias_rules_are_their_words(tmp_path: Path, sample_record: Any) -> None:
