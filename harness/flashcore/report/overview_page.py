@@ -318,7 +318,11 @@ def _winner(ladder: Ladder, timed: Sequence[ShownCase]) -> Winner | None:
         levels=[f"{c.variant.name} has {c.time.levels}" for c in named],
         summary=[
             variant_cell(name, shape=case.shape.name),
-            number_cell(time.us or 0.0, title=time.levels, detail=TWO_LEVELS if time.levels else words(time.mode)),
+            number_cell(
+                time.us or 0.0,
+                title=time.levels,
+                detail=f"{words(time.mode)}, {TWO_LEVELS}" if time.levels else words(time.mode),
+            ),
             *compared,
         ],
     )
