@@ -30,7 +30,6 @@ from flashcore.build import build
 from flashcore.errors import FlashcoreError
 from flashcore.machine import python_process, toolchain
 from flashcore.machine.gpu import Gpu
-from flashcore.model import cache
 from flashcore.model.files import file_hash
 from flashcore.model.record import Artifact, Record
 from flashcore.model.suite import Suite, Variant
@@ -291,7 +290,8 @@ def _sources(suites: Iterable[Path]) -> str:
     """A hash of what decides a build: the code that builds, the suites, the compilers, Python."""
     disassembler = toolchain.optional_tool("nvdisasm")  # a test may hide it
     tools = [*toolchain.compilers(toolchain.find_nvcc()), *filter(None, [disassembler])]
-    digest = hashlib.sha256(f"{sys.version} {cache.stamp(tools)}".encode())
+    stamps = [(path, path.stat().st_size, path.stat().st_mtime_ns) for path in tools]
+    digest = hashlib.sha256(f"{sys.version} {stamps}".encode())
     for place in (*(ROOT / "harness" / "flashcore" / name for name in BUILDS), *suites):
         for file in sorted(place.rglob("*")) if place.is_dir() else [place]:
             if file.is_file() and file.suffix != ".pyc":
