@@ -35,7 +35,7 @@ from flashcore.model.record import (
     Source,
     StageNote,
 )
-from flashcore.model.suite import CudaSource
+from flashcore.model.suite import CudaSource, Stage
 from flashcore.model.text import quantity
 from flashcore.model.text import share as in_percent
 from flashcore.report import budget_page
@@ -484,12 +484,23 @@ def test_fastest_stands_first(pages: dict[str, str]) -> None:
     assert names == ["cudnn", "split", "fast", "slow", "broken", "wrong"]
 
 
-def test_a_shape_without_a_check_shows_that_of_the_other_shapes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("stages", "expected"),
+    [
+        (("bench", "profile"), ("correct on other shapes", "on other shapes; shape mission is not for check")),
+        (("check", "bench", "profile"), ("unmeasured", "no check of this case")),
+    ],
+)
+def test_only_a_shape_that_is_not_checked_shows_the_correctness_of_others(
+    stages: tuple[Stage, ...], expected: tuple[str, str], tmp_path: Path
+) -> None:
     made = full()
     outcomes = [o for o in made.outcomes if (o.variant, o.shape, o.stage) != ("fast", "mission", "check")]
-    page = Page(render(dataclasses.replace(made, outcomes=tuple(outcomes)), tmp_path / "r")["index.html"])
+    shapes = {n: dataclasses.replace(s, stages=stages) if n == "mission" else s for n, s in made.suite.shapes.items()}
+    suite = dataclasses.replace(made.suite, shapes=shapes)
+    page = Page(render(dataclasses.replace(made, suite=suite, outcomes=tuple(outcomes)), tmp_path / "r")["index.html"])
     _, title, text = page.cells("fast")["correct"]
-    assert text == "correct" and title.startswith("on other shapes; no check of this case")
+    assert text == expected[0] and title.startswith(expected[1])
 
 
 def test_columns_without_a_value_are_not_among_the_shown_ones(tmp_path: Path) -> None:

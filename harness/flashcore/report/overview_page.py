@@ -459,11 +459,11 @@ def _correct(case: ShownCase) -> tuple[Cell, str]:
     check = case.outcome("check")
     if check is None:
         why, elsewhere = case.why("check"), case.answer.correct.everywhere
-        if elsewhere == "unmeasured":
+        if elsewhere == "unmeasured" or "check" in case.shape.stages:
             return missing(why), note
-        return Cell(
-            elsewhere, "", f"on other shapes; {why}", 0.0, mark="pass" if elsewhere == "correct" else "fail"
-        ), note
+        is_wrong, title = elsewhere == "wrong", f"on other shapes; {why}"
+        mark = "fail" if is_wrong else "pass"
+        return Cell(elsewhere, "", title, float(is_wrong), mark=mark, detail="on other shapes"), note
     return check_cell(check, check.reason or f"largest absolute error: {case.cell('max_error').text}"), note
 
 
