@@ -353,8 +353,8 @@ def build_once(
                 patch.setenv("NVCC_PREPEND_FLAGS", headers)  # whoever asks first
                 options = build.Options(archs=archs, operator=operator)
                 new = build.build(loaded, made, options, variants=variants)
-            found = [replace(a, cached=True, seconds=None) if a.status == "ok" else a for a in new]
-            artifacts.write_bytes(pickle.dumps(found))
+            kept = [replace(a, cached=True, seconds=None) if a.status == "ok" else a for a in new]
+            artifacts.write_bytes(pickle.dumps(kept))
         shutil.copytree(made, folder)
         return Built(loaded, folder, [_moved(a, made, folder) for a in pickle.loads(artifacts.read_bytes())])
 

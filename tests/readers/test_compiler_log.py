@@ -59,6 +59,7 @@ a.cu(9): error: expected a ";"
         ("/usr/bin/ld: cannot find -lno\ncollect2: error: ld returned 1 exit status", "cannot find -lno", ""),
         ("ptxas info : 0 bytes\nptxas error   : Entry function 'k' uses too much shared data", "ptxas error", "data"),
         ("  template argument\n" * 5000 + WARNED, 'a.cu(4): error: identifier "y" is undefined', "y = 3;"),
+        ("a.cu(9): error: not allowed. The flag '--relaxed' can be used.", "a.cu(9): error", "`flags`"),
         ("something of another tool", "something of another tool", ""),
     ],
 )

@@ -17,7 +17,7 @@ from flashcore.runner.process import Limits
 from flashcore.runner.queue import Pool
 from flashcore.stages.bench import time_pairs
 from flashcore.stages.bench.time_pairs import Contest, Lost, order
-from flashcore.stages.settings import Bench
+from flashcore.stages.settings import Bench, Check
 from tests import update_cases
 from tests.conftest import ROOT, Built
 from tests.softmax_cases import case
@@ -36,9 +36,9 @@ def contest(before: str, after: str, shape: str = "small", columns: int = 37) ->
 def turns(
     contests: list[Contest], folder: Path, processes: int, rounds: int = 100, seconds: float = 60.0, **changes: Any
 ) -> time_pairs.Timings:
-    bench = Bench(samples=rounds, limits=Limits(time_limit=seconds))
+    bench, check = Bench(samples=rounds), Check(limits=Limits(time_limit=seconds))
     with Pool() as workers:
-        job = staged.context(folder, workers=workers, bench=bench, **changes)
+        job = staged.context(folder, workers=workers, bench=bench, check=check, **changes)
         return time_pairs.run(job, contests, processes)
 
 
@@ -83,7 +83,7 @@ def test_a_build_that_fails_costs_its_own_case_alone(timings: time_pairs.Timings
     assert lost["right_raises"] == Lost("after", "RuntimeError: invalid configuration argument")
     assert lost["raises_right"].side == "before"
     assert lost["right_exits"].side == "after" and "exit code 9" in lost["right_exits"].reason
-    assert lost["right_hangs_late"].side == "after" and "hang?" in lost["right_hangs_late"].reason
+    assert lost["right_hangs_late"].side == "after" and "within 15 s" in lost["right_hangs_late"].reason
 
 
 def test_builds_that_write_what_they_read_start_each_call_from_the_same_content(tmp_path: Path) -> None:

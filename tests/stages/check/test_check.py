@@ -100,6 +100,12 @@ def test_reason_names_seed_and_kind(result: tuple[StageResult, list[str]]) -> No
     assert "expected 0." in reason and "found 0." in reason
 
 
+def test_a_kernel_that_writes_out_of_bounds_is_not_called_again(result: tuple[StageResult, list[str]]) -> None:
+    for name in ("past_the_end", "far_past_the_end", "before_the_start", "writes_beside_input"):
+        reason = outcome(result[0], f"{name}/small").reason
+        assert "on seed 0, kind normal" in reason and "kind large" not in reason and "seed 1" not in reason
+
+
 @pytest.mark.parametrize(
     ("name", "first", "pattern"),
     [("unwritten", (5, 0), "last_tile"), ("nan", (1, 2), "one_element"), ("far_off", (0, 0), "all")],

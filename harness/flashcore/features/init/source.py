@@ -127,6 +127,19 @@ def _as_launched(function: Function, text: str, macros: Collection[str]) -> Func
     return replace(function.instantiated(whole), name=f"{function.name}<{whole}>", template=())
 
 
+def _chosen(file: Path, texts: Mapping[Path, str], macros: Collection[str], launcher: str) -> tuple[Function, str]:
+    """The function to call, and the names of those to choose from: the file's, or its headers' if it has none."""
+    main, *headers = (text for path, text in texts.items() if path.parent == file.resolve().parent)
+    every = [*functions(main)] or [function for text in headers for function in functions(text)]
+    names = ", ".join(dict.fromkeys(f.name for f in every)) or "none"
+    named = [f for f in every if f.name == launcher.partition("<")[0].rpartition(":")[2]]
+    if launcher and not named:
+        raise UsageError(f"--launcher {launcher}: expected a kernel or launcher of {file}, found only {names}")
+    chosen = named or [g for f in every if (g := _as_launched(f, main, macros)).guesses < 3]
+    function = min(chosen, key=lambda f: f.guesses, default=_UNKNOWN)
+    return function.instantiated(launcher.partition("<")[2].removesuffix(">")), names
+
+
 def suite_files(file: Path, folder: Path, launcher: str) -> dict[str, str]:
     """The texts of a suite's files around a CUDA file, which stays where it is.
 
@@ -146,15 +159,7 @@ def suite_files(file: Path, folder: Path, launcher: str) -> dict[str, str]:
     defined = {name for text in texts.values() for name in _DEFINE.findall(text)}
     texts = {path: _compiled(text, defined) for path, text in texts.items()}
     included = dict.fromkeys(name for text in texts.values() for name in _INCLUDE.findall(text))
-    own, *beside = (text for path, text in texts.items() if path.parent == file.resolve().parent)
-    every = [*functions(own)] or [function for text in beside for function in functions(text)]
-    names = ", ".join(dict.fromkeys(f.name for f in every)) or "none"
-    named = [f for f in every if f.name == launcher.partition("<")[0].rpartition(":")[2]]
-    if launcher and not named:
-        raise UsageError(f"--launcher {launcher}: expected a kernel or launcher of {file}, found only {names}")
-    chosen = named or [g for f in every if (g := _as_launched(f, own, defined)).guesses < 3]
-    function = min(chosen, key=lambda f: f.guesses, default=_UNKNOWN)
-    function = function.instantiated(launcher.partition("<")[2].removesuffix(">"))
+    function, names = _chosen(file, texts, defined, launcher)
     arguments = {_name(p.name): p for p in function.parameters if p.kind not in ("", "stream")}
     tensors = {name: p.cpp for name, p in arguments.items() if p.kind == "Tensor"}
     dtypes = {n: next((d for part, d in _DTYPES.items() if part in cpp), "float32") for n, cpp in tensors.items()}

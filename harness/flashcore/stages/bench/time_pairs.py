@@ -115,20 +115,21 @@ class Timings:
 def run(context: Context, contests: Sequence[Contest], processes: int) -> Timings:
     """Times every contest in ``processes`` child processes, in the folder ``turns`` of the context; resumable there.
 
-    Each process takes the samples of the bench settings of each build; calls of many ms get fewer.
+    Each process takes the samples of the bench settings of each build; calls of many ms get fewer. Setting up a
+    build, and a sample, have check's time limit, which the user gives.
 
     Raises:
         CapabilityError: there is no GPU.
         FlashcoreError: a journal cannot be written.
     """
-    settings = context.settings.bench
+    samples, time_limit = context.settings.bench.samples, context.settings.check.limits.time_limit
     timings = Timings(times={c.name: [] for c in contests})
-    limits = Limits(time_limit=settings.limits.time_limit, batch=len(contests))
+    limits = Limits(time_limit=time_limit, batch=len(contests))
     program = Program(command=case_times.TARGET, limits=limits)
     for process in range(processes):
         if len(timings.lost) == len(contests):
             break
-        payload = {"process": process, "rounds": settings.samples, "device": context.device}
+        payload = {"process": process, "rounds": samples, "device": context.device}
         folder = context.folder / "turns" / f"{process:03d}"
         perform = functools.partial(context.workers.run, program=program, folder=folder)
         _repetition(contests, payload, perform, timings)

@@ -58,14 +58,14 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     kinds = payload["kinds"] or (problem.KINDS if case.is_reference else every)
     if unknown := sorted(set(kinds) - {*every}):
         raise UsageError(f"kinds: expected some of {', '.join(every)}, found {', '.join(unknown)}")
-    caller, found = Caller(case, problem, device), _Found()
+    caller, result = Caller(case, problem, device), _Result()
     outputs = caller.outputs()
     for kind, seed in ((k, s) for k in kinds for s in (case.seeds if k in problem.KINDS else case.seeds[:1])):
         log.step(task.name, f"seed {seed}, kind {kind}")
-        found.add(caller, outputs, references.get(case, problem, device, seed, kind), WorstInput(seed, kind))
-        if found.outside:
+        result.add(caller, outputs, references.get(case, problem, device, seed, kind), WorstInput(seed, kind))
+        if result.outside:
             break  # do not call a kernel again that writes out of bounds
-    complaints = found.complaints
+    complaints = result.complaints
     if not complaints:
         expected = references.get(case, problem, device, case.seeds[0], kinds[0])
         inputs = expected.inputs
@@ -84,15 +84,15 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
         torch.cuda.empty_cache()
     return {
         "complaints": complaints,
-        "out_of_bounds": found.outside,
-        "elements": as_json(found.elements) if found.elements else None,
+        "out_of_bounds": result.outside,
+        "elements": as_json(result.elements) if result.elements else None,
         "reads": reads(case.root),
-        "worst": {name: (value, as_json(detail)) for name, (value, detail) in found.worst.items()},
+        "worst": {name: (value, as_json(detail)) for name, (value, detail) in result.worst.items()},
     }
 
 
 @dataclass(slots=True)
-class _Found:
+class _Result:
     """What the calls on all inputs gave: complaints, the first wrong elements, whether a call wrote out of bounds."""
 
     complaints: list[str] = field(default_factory=list)
