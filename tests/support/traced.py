@@ -14,7 +14,7 @@ import pytest
 
 from flashcore.build import static_facts
 from flashcore.errors import CapabilityError, Exit
-from flashcore.features.languages.traced import Traced
+from flashcore.features.languages.traced import Package, Traced
 from flashcore.gate import baseline, judge
 from flashcore.model import plugin
 from flashcore.model.causes import CompileFailed
@@ -193,7 +193,7 @@ def test_a_build_of_another_machine_needs_no_compiler(compiled: Compiled, monkey
     changed = dataclasses.replace(sound, config={**sound.config, "CAP": 100})
     with pytest.raises(CapabilityError, match="on this machine, nor a build of sound"):
         compiled.language.build(compiled.suite, compiled.build, (ARCH,), [changed])
-    changes_code = Traced("absent", "no-such-distribution", "no.such.module", variables="CHANGES_CODE_")
+    changes_code = Traced("absent", Package("no-such-distribution"), "no.such.module", variables="CHANGES_CODE_")
     monkeypatch.setattr(changes_code, "name", compiled.language.name)
     monkeypatch.setenv("CHANGES_CODE_MUCH", "1")
     with pytest.raises(CapabilityError, match="no no-such-distribution on this machine"):

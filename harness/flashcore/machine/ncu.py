@@ -14,7 +14,6 @@ from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.machine.capabilities import lacking
 
 ClockControl = Literal["none", "base"]
-CacheControl = Literal["all", "none"]
 
 _PLACES = (Path("/usr/local/cuda/bin/ncu"),)
 _INSTALLED = Path("/opt/nvidia/nsight-compute")  # one folder per release
@@ -48,7 +47,8 @@ def _installed(root: Path) -> list[Path]:
     return sorted(root.glob("*/ncu"), key=release, reverse=True)
 
 
-#: Only the target process is profiled: loading ncu into compilers that a library may start would cost seconds.
+#: ncu's options for FlashCore's children. Only the target process is profiled: loading ncu into compilers that a
+#: library may start would cost seconds.
 OUR_RANGES = ("--target-processes", "application-only", "--nvtx", "--nvtx-include", "regex:flashcore@.*/")
 
 
@@ -58,19 +58,19 @@ def command_line(
     metrics: Sequence[str],
     target: Sequence[str],
     *,
-    launches: Sequence[str] = OUR_RANGES,
+    options: Sequence[str] = OUR_RANGES,
     clock_control: ClockControl = "none",
-    cache_control: CacheControl = "all",
 ) -> list[str]:
     """The argv that profiles ``target`` into ``report`` (``….ncu-rep``).
 
     Args:
-        launches: ncu's options that select the processes and launches to profile.
+        options: ncu's, which select processes and launches. Unless they say otherwise, ncu flushes the caches before
+            each pass.
     """
     return [
         str(ncu),
-        *launches,
-        *("--clock-control", clock_control, "--cache-control", cache_control),
+        *options,
+        *("--clock-control", clock_control),
         *("--metrics", ",".join(metrics)),
         *("--force-overwrite", "--export", str(report.with_suffix("")).replace("%", "%%")),  # ncu expands %h, %p, %q{…}
         *target,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from flashcore.machine.gpu_choice import ALL
-from flashcore.machine.ncu import CacheControl, ClockControl
+from flashcore.machine.ncu import ClockControl
 from flashcore.runner.process import Limits
 
 Tool = Literal["memcheck", "racecheck", "synccheck"]
@@ -72,13 +72,11 @@ class Profile:
 
     Args:
         clock_control: ``base`` locks the clocks while measuring, ``none`` does not.
-        cache_control: ``all`` flushes the caches before each pass (cold), ``none`` leaves them warm.
         keep_report: keep ncu's reports next to the CSV.
         limits: the batch bounds the loss if ncu itself fails.
     """
 
     clock_control: ClockControl = "none"
-    cache_control: CacheControl = "all"
     keep_report: bool = False
     limits: Limits = field(default_factory=lambda: Limits(startup_limit=180.0, finish_limit=60.0, batch=128))
 

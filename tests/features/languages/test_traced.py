@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from flashcore.features.languages.traced import Traced
+from flashcore.features.languages.traced import Package, Traced
 from tests.support.traced import (
     LANGUAGES,
     Compiled,
@@ -34,6 +34,6 @@ def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 def test_a_language_without_a_recorder_is_launched_from_cubins() -> None:
-    language = Traced("absent", "no-such-distribution", "no.such.module", launcher="some.module:target")
+    language = Traced("absent", Package("no-such-distribution"), "no.such.module", launcher="some.module:target")
     assert language.launcher == "some.module:target" and language.version is None
     assert "launched from their cubins" in language.run(lambda: None, {}, [])

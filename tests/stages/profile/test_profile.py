@@ -107,7 +107,7 @@ def test_the_ncu_that_was_started_ahead_is_used(run: Run, calls: Callable[[], li
 def test_an_ncu_that_was_started_ahead_for_other_metrics_is_not_used(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "profile"
     with Pool() as workers:
-        profile.start([case(n) for n in NAMES], folder, profiling(cache_control="none", workers=workers))
+        profile.start([case(n) for n in NAMES], folder, profiling(clock_control="base", workers=workers))
         result = run(workers=workers)
     assert durations(result) == BY_BATCH
     assert Share.decode((folder / "round-0" / "tasks-001.json").read_bytes()).tasks == ()
@@ -122,11 +122,11 @@ def test_a_round_that_was_only_started_ahead_is_not_counted(run: Run, tmp_path: 
 
 
 def test_what_ncu_is_told(run: Run, calls: Callable[[], list[list[str]]]) -> None:
-    run(clock_control="base", cache_control="none", names=NAMES[:1])
+    run(clock_control="base", names=NAMES[:1])
     listed, imported = calls()
     options = dict(itertools.pairwise(listed))
     assert options["--nvtx-include"] == "regex:flashcore@.*/" and "--nvtx" in listed
-    assert (options["--clock-control"], options["--cache-control"]) == ("base", "none")
+    assert options["--clock-control"] == "base"
     assert options["--metrics"].split(",") == metrics_to_request("gh100", without=INFERRED)
     assert listed[-6:-2] == [sys.executable, "-P", "-m", "flashcore.stages.profile.child"]
     assert imported[imported.index("--page") + 1] == "raw" and "--csv" in imported

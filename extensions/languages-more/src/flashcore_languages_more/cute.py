@@ -16,7 +16,7 @@ from typing import Any
 
 from flashcore.chips import occupancy
 from flashcore.features.languages.launches import Call, StandIn
-from flashcore.features.languages.traced import Traced
+from flashcore.features.languages.traced import Package, Traced
 from flashcore.readers import cubin
 
 _OPTIONS = "--gpu-arch {} --keep-cubin --generate-line-info --ptxas-options '-v' remarks{{ptx}}"
@@ -174,9 +174,8 @@ def _written() -> Iterator[Callable[[], str]]:
 
 LANGUAGE = Traced(
     "cute",
-    "nvidia-cutlass-dsl",
+    Package("nvidia-cutlass-dsl", "./extensions/languages-more[cute]"),
     __name__,
     variables="CUTE_DSL_",
     launcher="flashcore_judge.launcher.program:target",
-    install="./extensions/languages-more[cute]",
 )

@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 from flashcore.features.languages.launches import Call, StandIn
-from flashcore.features.languages.traced import Traced
+from flashcore.features.languages.traced import Package, Traced
 from flashcore.readers import cubin
 
 _launched: list[tuple[Sequence[int], Any, Sequence[Any], bool]] = []
@@ -108,9 +108,8 @@ def _words(value: Any) -> Iterator[str]:
 
 LANGUAGE = Traced(
     "cutile",
-    "cuda-tile",
+    Package("cuda-tile", "./extensions/languages-more[cutile]"),
     __name__,
     variables="CUDA_TILE_",
     launcher="flashcore_judge.launcher.program:target",
-    install="./extensions/languages-more[cutile]",
 )

@@ -12,7 +12,7 @@ from unittest import mock
 
 from flashcore.errors import FlashcoreError
 from flashcore.features.languages.launches import Call, StandIn
-from flashcore.features.languages.traced import Traced
+from flashcore.features.languages.traced import Package, Traced
 from flashcore.machine import toolchain
 
 
@@ -101,9 +101,8 @@ def _assembled(ptx: str, arch: str, max_registers: int | None) -> tuple[bytes, s
 
 LANGUAGE = Traced(
     "numba",
-    "numba-cuda",
+    Package("numba-cuda", "./extensions/languages-more[numba]"),
     __name__,
     variables="NUMBA_",
     launcher="flashcore_judge.launcher.program:target",
-    install="./extensions/languages-more[numba]",
 )

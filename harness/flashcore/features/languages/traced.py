@@ -66,37 +66,47 @@ class Compiler(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class Package:
+    """The distribution of a compiler; ``install`` is what to ask pip for, if that is not its name."""
+
+    name: str
+    install: str = ""
+
+    @property
+    def version(self) -> str | None:
+        return toolchain.version_of(self.name)
+
+
 class Traced:
     """A :class:`flashcore.model.languages.Language` whose kernels a :class:`Compiler` compiles.
 
     Args:
-        package: the distribution whose version is the compiler's.
+        package: its version is the compiler's.
         compiler: the compiler's module.
         variables: the prefix of environment variables that change what is compiled.
         recorder: names a context with the launches of the function as it runs on a GPU.
         launcher: without a recorder, names the function that launches kernels from their cubins; see ``launcher`` of
             :class:`flashcore.model.languages.Language`.
-        install: what to ask pip for; empty: the package.
     """
 
     def __init__(
         self,
         name: str,
-        package: str,
+        package: Package,
         compiler: str,
         variables: str = "FLASHCORE_NONE",
         recorder: str = "",
         launcher: str = "",
-        install: str = "",
     ) -> None:
         self.name, self._package, self._compiler = name, package, compiler
-        self.variables, self._recorder, self._install = variables, recorder, install or package
+        self.variables, self._recorder = variables, recorder
         #: What launches the kernels if the command does not say.
         self.launcher = launcher
 
     @property
     def version(self) -> str | None:
-        return toolchain.version_of(self._package)
+        return self._package.version
 
     def build(self, suite: Suite, folder: Path, archs: Sequence[str], variants: Iterable[Variant]) -> list[Artifact]:
         """Compiles the variants for each arch.
@@ -181,8 +191,8 @@ class Traced:
             if made.folder == folder and _is_made(made, suite):
                 return made
         raise CapabilityError(
-            f"no {self._package} on this machine, nor a build of {variant.name}'s present sources",
-            f"pip install '{self._install}'",
+            f"no {self._package.name} on this machine, nor a build of {variant.name}'s present sources",
+            f"pip install '{self._package.install or self._package.name}'",
         )
 
     def _make(self, units: Sequence[_Unit], root: Path, suite: Suite) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Literal
 
 from flashcore.errors import FlashcoreError
 from flashcore.features.reports import activity
@@ -22,7 +23,6 @@ from flashcore.features.reports.execution import execute
 from flashcore.machine.capabilities import reported_in
 from flashcore.machine.gpu import Gpu
 from flashcore.machine.ncu import (
-    CacheControl,
     ClockControl,
     command_line,
     import_report,
@@ -80,7 +80,7 @@ class Settings:
     keep_dropped: bool = False
     stop_early: bool = False
     clock_control: ClockControl = "none"
-    cache_control: CacheControl = "all"
+    cache_control: Literal["all", "none"] = "all"
     options: Sequence[str] = ()
     progress: Callable[[str], None] = lambda line: None
     time_limit: float = 600.0
@@ -178,7 +178,9 @@ class _Passes:
         which = [] if most is None else ["--launch-count", str(most), *(["--kill", "yes"] if chosen.stop_early else [])]
         if chosen.kernel is not None:
             which += ["--kernel-name-base", "demangled", "--kernel-name", f"regex:{chosen.kernel}"]
-        ran = self._under_ncu("survey-ncu" if recorded else "survey", [surveys.TIME], which, "none")
+        ran = self._under_ncu(
+            "survey-ncu" if recorded else "survey", [surveys.TIME], [*which, "--cache-control", "none"]
+        )
         self.chip = chip_of(ran.rows[0].cc) if ran.rows else ""
         return map(surveys.Launch.from_row, ran.rows)
 
@@ -186,6 +188,7 @@ class _Passes:
         """Measures all metrics of the chosen launches; again without those that ncu refuses."""
         hangs = any(isinstance(run.cause, Hang) for run in self.runs)
         which = ["--kernel-name-base", choice.base, "--kernel-id", choice.kernel_id]
+        which += ["--cache-control", self.chosen.cache_control]
         if hangs or self.chosen.stop_early:
             which += ["--launch-count", str(choice.count), "--kill", "yes"]
         if self.chosen.source:
@@ -193,13 +196,13 @@ class _Passes:
         while True:
             metrics = ncu_facts.metrics_to_request(self.chip, self.refused)
             number = 1 + sum(run.name.startswith("measure") for run in self.runs)
-            ran = self._under_ncu(f"measure-{number}", metrics, which, self.chosen.cache_control)
+            ran = self._under_ncu(f"measure-{number}", metrics, which)
             refused = refused_metrics(self._messages(ran.name), metrics)
             if not refused or refused.keys() <= self.refused.keys():
                 return ran
             self.refused.update(refused)
 
-    def _under_ncu(self, name: str, metrics: list[str], which: list[str], cache_control: CacheControl) -> Ran:
+    def _under_ncu(self, name: str, metrics: list[str], which: list[str]) -> Ran:
         chosen = self.chosen
         report = self.folder / name / "report.ncu-rep"
         launches = ["--target-processes", "all", "--nvtx"]
@@ -210,9 +213,8 @@ class _Passes:
             report,
             metrics,
             (),
-            launches=[*launches, *which, *chosen.options, "--log-file", messages],
+            options=[*launches, *which, *chosen.options, "--log-file", messages],
             clock_control=chosen.clock_control,
-            cache_control=cache_control,
         )
         ran = self.run(name, wrapper)
         output = self._messages(name)

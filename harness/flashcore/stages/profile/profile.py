@@ -258,12 +258,11 @@ class UnderNcu:
         settings = self.profiling.settings
         # Only files that the command names are sent to another host.
         tool, target = self.profiling.ncu, self.profiling.target
-        clocks, caches = settings.clock_control, settings.cache_control
 
         def command(task_file: Path, journal: Path) -> list[str]:
             report = journal.with_name(f"{journal.stem.replace('journal', 'report')}.ncu-rep")
             work = target(task_file, journal)
-            return ncu.command_line(tool, report, metrics, work, clock_control=clocks, cache_control=caches)
+            return ncu.command_line(tool, report, metrics, work, clock_control=settings.clock_control)
 
         return Program(command=command, limits=settings.limits, at_once=True)
 

@@ -1,8 +1,6 @@
 """Gluon's kernels are launched, compiled and recorded as Triton's."""
 
 from flashcore.features.languages.traced import Traced
+from flashcore.features.languages.triton import language as triton
 
-_TRITON = "flashcore.features.languages.triton.language"
-LANGUAGE = Traced(
-    "gluon", "triton", _TRITON, variables="TRITON_", recorder=f"{_TRITON}:recorded", install="flashcore-harness[triton]"
-)
+LANGUAGE = Traced("gluon", triton.PACKAGE, triton.__name__, variables="TRITON_", recorder=f"{triton.__name__}:recorded")

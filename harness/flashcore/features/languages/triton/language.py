@@ -19,7 +19,7 @@ from typing import Any
 
 from flashcore.errors import FlashcoreError
 from flashcore.features.languages.launches import Call, StandIn
-from flashcore.features.languages.traced import Traced
+from flashcore.features.languages.traced import Package, Traced
 
 #: Options of a kernel that tell its configurations apart, where they differ.
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
@@ -88,7 +88,9 @@ def recorded(names: Mapping[int, str], *, launch: bool) -> Iterator[list[Call]]:
             kernel = run(self, *args, grid=grid, warmup=warmup or not launch, **kwargs)
         log = logs.setdefault(id(kernel), output.getvalue())
         if not warmup:
-            calls.append(_call(self, kernel, log, grid, args, kwargs, name_of))
+            arguments = _arguments(self, args, kwargs)
+            sizes = [*map(int, grid(dict(arguments)) if callable(grid) else grid), 1, 1][:3]
+            calls.append(_call(kernel, log, sizes, arguments, name_of))
         return kernel
 
     def tuned(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -135,19 +137,24 @@ def _compiling(output: io.StringIO) -> Iterator[None]:
         sys.meta_path.remove(_NoTorch)
 
 
-def _call(
-    jit: Any, kernel: Any, log: str, grid: Any, args: Any, kwargs: Mapping[str, Any], name_of: Callable[[Any], str]
-) -> Call:
+def _arguments(jit: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments of a launch by name, with defaults, without options of the launch."""
     bound = jit.signature.bind(*args, **{k: v for k, v in kwargs.items() if k in jit.signature.parameters})
     bound.apply_defaults()
-    sizes = [*map(int, grid(dict(bound.arguments)) if callable(grid) else grid), 1, 1][:3]
-    names, src, meta = list(bound.arguments), kernel.src, kernel.metadata
+    arguments: Mapping[str, Any] = bound.arguments
+    return arguments
+
+
+def _call(
+    kernel: Any, log: str, sizes: Sequence[int], arguments: Mapping[str, Any], name_of: Callable[[Any], str]
+) -> Call:
+    names, src, meta = list(arguments), kernel.src, kernel.metadata
     labels = [f"{names[path[0]]}={value}" for path, value in src.constants.items()]
     labels += [f"{name}:{kind}" for name, kind in src.signature.items() if kind != "constexpr"]
     labels += [f"{names[path[0]]}%16" for path, attrs in src.attrs.items() if attrs]
     labels += [f"{name}={value}" for name in _OPTIONS if (value := getattr(meta, name, None)) is not None]
     constants = {names[path[0]] for path in src.constants}  # they are in the code
-    values = [value for name, value in bound.arguments.items() if name not in constants]
+    values = [value for name, value in arguments.items() if name not in constants]
     return Call(
         symbol=meta.name,
         labels=labels,
@@ -163,11 +170,11 @@ def _call(
     )
 
 
+PACKAGE = Package("triton", "flashcore-harness[triton]")
 LANGUAGE = Traced(
     "triton",
-    "triton",
+    PACKAGE,
     __name__,
     variables="TRITON_",
     recorder=f"{__name__}:recorded",
-    install="flashcore-harness[triton]",
 )
