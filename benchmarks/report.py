@@ -27,6 +27,7 @@ from flashcore.gate import judge
 from flashcore.model.case import Case
 from flashcore.model.record import CaseSubject, Record
 from flashcore.records import lookup, store
+from flashcore.report.view import Book
 from tests import factory
 from tests.browser import PROGRAM, Browser, Page, browser
 from tests.support.judged import rendered
@@ -221,7 +222,7 @@ def verdicts_page(record: Record, folder: Path) -> Path:
                             status="fail" if i % 97 == 0 else "pass", subject=CaseSubject(Case(f"v{v}", f"s{s}")))
         for i, (b, v, s) in enumerate(itertools.product(range(10), range(40), range(MANY // 400)))
     ]  # fmt: skip
-    report.render(record, dataclasses.replace(judged, verdicts=tuple(many)), folder)
+    report.render(Book(record, dataclasses.replace(judged, verdicts=tuple(many))), folder)
     return folder / "budgets.html"
 
 

@@ -67,7 +67,7 @@ LINKED = ("-rdc=true", "-shared", "-Xcompiler", "-fPIC")
 
 
 def audited(*files: Path) -> Record:
-    return record_of("", inventory(files), name="audit", command="", seconds=0)
+    return record_of("", inventory(files), name="audit", command="")
 
 
 def values(record: Record, name: str) -> dict[str, object]:

@@ -24,9 +24,11 @@ def book_of(record: Record, other: Record | None = None) -> Book:
     return Book(record, judge(record), other)
 
 
-def rendered(record: Record, folder: Path, *, today: date | None = None, **options: Any) -> list[Path]:
+def rendered(
+    record: Record, folder: Path, *, today: date | None = None, against: Record | None = None, **options: Any
+) -> list[Path]:
     """The pages of :func:`flashcore.report.render`."""
-    return report.render(record, judge(record, today=today), folder, **options)
+    return report.render(Book(record, judge(record, today=today), against), folder, **options)
 
 
 def summarized(record: Record, *, today: date | None = None, overviews: Sequence[Any] = ()) -> str:

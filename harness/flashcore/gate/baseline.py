@@ -290,10 +290,7 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
     used = {v.kind.compiler for v in suite.variants.values() if not v.is_reference}
     if not made_by and used != {""}:
         raise UsageError("expected a record that names its nvcc, found none")
-    planless = {(p.variant, arch) for p in record.plans if p.error for arch in p.archs or suite.archs}
-    built = {
-        (a.variant, a.arch): a.status != "failed" and (a.variant, a.arch) not in planless for a in record.artifacts
-    }
+    built = _usable(record)
     failed = tuple(f"{variant} for {arch}" for (variant, arch), usable in built.items() if not usable)
     facts = {key: fact.number for key, fact in present(record).items() if built.get(key[:2])}
     now = {key: value for key, value in facts.items() if value is not None and math.isfinite(value)}
@@ -337,6 +334,12 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
     names = tuple(f"{variant}/{kernel} ({arch})" for variant, arch, kernel in gone if not ratchet)
     saved = replace(new, compilers={**kept, **made_by}, values=values, noted=notes)
     return Saved(saved, tuple(better.values()), tuple(worse), failed, names)
+
+
+def _usable(record: Record) -> dict[tuple[str, str], bool]:
+    """Whether each variant was built for an arch, and has its launch plans."""
+    planless = {(p.variant, arch) for p in record.plans if p.error for arch in p.archs or record.suite.archs}
+    return {(a.variant, a.arch): a.status != "failed" and (a.variant, a.arch) not in planless for a in record.artifacts}
 
 
 def _moved(now: Mapping[Key, float], old: Mapping[Key, float]) -> tuple[dict[Key, str], list[str]]:

@@ -9,6 +9,7 @@ from flashcore import report
 from flashcore.model.record import Record
 from flashcore.pipeline import plugins
 from flashcore.pipeline.judging import Judged
+from flashcore.report.view import Book
 from flashcore.suites.find import of_project
 
 
@@ -24,11 +25,9 @@ def write(target: Target, judged: Judged, against: Record | None = None) -> list
     """Writes the pages of a run; returns their paths, the entry page first. See :func:`flashcore.report.render`."""
     folder = Path(target.folder or Path(of_project("reports")) / judged.record.id)
     return report.render(
-        judged.record,
-        judged.judgement,
+        Book(judged.record, judged.judgement, against),
         folder,
         single_file=target.single_file,
-        against=against,
         pages=[make for _, make in plugins.objects("pages")],
         sections=plugins.objects("sections"),
     )

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from flashcore.errors import RecordError
-from flashcore.model.case import Case
+from flashcore.model.case import Case, TimeKey
 from flashcore.model.cause import Cause
 from flashcore.model.causes import Decided
-from flashcore.model.record import Built, Environment, Fact, Facts, Lazy, Listing, Measured, Origin, Record, Roof
+from flashcore.model.record import (
+    Built,
+    CaseOutcome,
+    Environment,
+    Fact,
+    Facts,
+    Lazy,
+    Listing,
+    Measured,
+    Origin,
+    Reads,
+    Record,
+    Roof,
+)
 from flashcore.model.suite import GPU_STAGES, Shape, Suite, Variant
 from flashcore.records import freshness, lookup
 
@@ -37,6 +50,45 @@ class Findings:
     measured: Measured
 
 
+@dataclass(slots=True)
+class _Results:
+    """What an invocation measured, and what recorded runs add to it, newer ones first.
+
+    ``done`` are the stages of cases that nothing more is joined for.
+    """
+
+    facts: list[Fact]
+    outcomes: list[CaseOutcome]
+    samples: dict[TimeKey, tuple[float, ...]]
+    listings: list[Collection[Listing]]
+    reads: list[Reads]
+    done: set[tuple[Case, str]]
+    stale: dict[Case, Cause] = field(default_factory=dict)
+    origins: list[Origin] = field(default_factory=list)
+
+    @staticmethod
+    def of(findings: Findings) -> _Results:
+        measured = findings.measured
+        done: set[tuple[Case, str]] = {(o.case, o.stage) for o in measured.outcomes if o.status in ("ok", "failed")}
+        # Recorded results of a case that is now wrong are not joined.
+        wrong = {o.case for o in measured.outcomes if o.stage == "check" and o.status == "failed"}
+        done |= {(case, stage) for case in wrong for stage in GPU_STAGES}
+        facts = [*findings.formulas, *findings.built.facts, *measured.facts]
+        samples = dict(measured.raw_samples)
+        return _Results(facts, [*measured.outcomes], samples, [measured.listings], [measured.reads], done)
+
+    def add(self, joined: freshness.Joined) -> None:
+        self.stale = {**joined.stale, **self.stale}
+        self.facts += joined.facts
+        self.outcomes += joined.outcomes
+        self.listings.append(joined.listings)
+        self.samples = {**joined.raw_samples, **self.samples}
+        self.reads.append(joined.reads)
+        self.done |= {(o.case, o.stage) for o in joined.outcomes}
+        if joined.origin is not None:
+            self.origins.append(joined.origin)
+
+
 def record_of(
     run_id: str, findings: Findings, recorded: Iterable[Record], roofs: tuple[Roof, ...] | None = None
 ) -> Record:
@@ -49,43 +101,24 @@ def record_of(
         recorded: the runs to join from, newest first; see :func:`to_join`.
         roofs: this machine's, if measured; by default those of the newest run that has any.
     """
-    suite, built, measured = findings.suite, findings.built, findings.measured
+    suite, built, results = findings.suite, findings.built, _Results.of(findings)
     newest = [*islice(runs := iter(recorded), 1)]
     arch = findings.environment.gpu_arch or (newest[0].gpu_arch if newest else None) or suite.usual_arch
     keys = freshness.case_keys(suite, findings.cases, built.artifacts, built.plans, arch, built.nvcc)
-    facts = [*findings.formulas, *built.facts, *measured.facts]
-    outcomes, samples = list(measured.outcomes), dict(measured.raw_samples)
-    done: set[tuple[Case, str]] = {(o.case, o.stage) for o in outcomes if o.status in ("ok", "failed")}
-    # Recorded results of a case that is now wrong are not joined.
-    wrong = {o.case for o in outcomes if o.stage == "check" and o.status == "failed"}
-    done |= {(case, stage) for case in wrong for stage in GPU_STAGES}
-    listings: list[Collection[Listing]] = [measured.listings]
-    stale: dict[Case, Cause] = {}
-    reads = [measured.reads]
-    origins: list[Origin] = []
     wanted = {(Case(v.name, s.name), stage) for v, s in findings.cases for stage in s.stages}
     read: list[Record] = []
     for run in chain(newest, runs):
-        if len(read) >= _NEWEST and wanted <= done:
+        if len(read) >= _NEWEST and wanted <= results.done:
             break
         read.append(run)
         try:
-            counted = {fact.subject for fact in facts if fact.name == "waves"}
-            joined = freshness.join(run, keys, done, suite, counted, built)
+            counted = {fact.subject for fact in results.facts if fact.name == "waves"}
+            joined = freshness.join(run, keys, results.done, suite, counted, built)
         except RecordError as error:
             lookup.warn_skipped(run.id, error)
             continue
-        stale = {**joined.stale, **stale}
-        facts += joined.facts
-        outcomes += joined.outcomes
-        listings.append(joined.listings)
-        samples = {**joined.raw_samples, **samples}
-        reads.append(joined.reads)
-        done |= {(o.case, o.stage) for o in joined.outcomes}
-        if joined.origin is not None:
-            origins.append(joined.origin)
-    facts = [_with_base(fact, read) for fact in facts]
-    measured_cases = {case for case, _ in done}
+        results.add(joined)
+    measured_cases = {case for case, _ in results.done}
     return Record(
         id=run_id,
         command=findings.command,
@@ -93,17 +126,17 @@ def record_of(
         environment=findings.environment,
         artifacts=built.artifacts,
         plans=built.plans,
-        outcomes=tuple(outcomes),
-        stages=(*built.notes, *measured.notes),
-        facts=Facts(facts),
+        outcomes=tuple(results.outcomes),
+        stages=(*built.notes, *findings.measured.notes),
+        facts=Facts([_with_base(fact, read) for fact in results.facts]),
         keys=keys,
-        stale={c: why for c, why in stale.items() if c not in measured_cases},
-        joined=tuple(origins),
-        raw_samples=samples,
-        listings=Lazy(lambda: chain.from_iterable(listings)),
+        stale={c: why for c, why in results.stale.items() if c not in measured_cases},
+        joined=tuple(results.origins),
+        raw_samples=results.samples,
+        listings=Lazy(lambda: chain.from_iterable(results.listings)),
         roofs=next((r.roofs for r in read if r.roofs), ()) if roofs is None else roofs,
-        gpus=measured.gpus,
-        reads=freshness.merged(reads),
+        gpus=findings.measured.gpus,
+        reads=freshness.merged(results.reads),
     )
 
 

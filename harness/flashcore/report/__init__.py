@@ -23,11 +23,9 @@ from markupsafe import Markup, escape
 
 from flashcore import __version__
 from flashcore.errors import UsageError
-from flashcore.gate.judge import Judgement
 from flashcore.gate.wording import sentence, summary
 from flashcore.model.catalogue import FACTS
 from flashcore.model.files import make_folder, replace_folder, write_atomically
-from flashcore.model.record import Record
 from flashcore.model.text import share, significant, visible
 from flashcore.report import (
     budget_page,
@@ -57,24 +55,20 @@ _CORE = (INDEX, ROOFLINE, BUDGETS)  # pages that every record with something for
 
 
 def render(
-    record: Record,
-    judgement: Judgement,
+    book: Book,
     folder: Path,
     *,
     single_file: bool = False,
-    against: Record | None = None,
     pages: Sequence[Callable[[Book], Page[Any] | None]] = (),
     sections: Sections = (),
 ) -> list[Path]:
-    """Writes the report of ``record`` and returns the paths of its pages, the overview first.
+    """Writes the report of a record and returns the paths of its pages, the overview first.
 
     It is written next to ``folder`` and then moved into place, so that a reader never sees a partial report.
 
     Args:
-        judgement: the command's, of this record.
         folder: created if missing; an earlier report in it is replaced.
         single_file: one ``index.html`` with all pages, for mailing.
-        against: another record, for the page *Compare*.
         pages: plugins' pages: each function makes a page, or ``None`` if the record has nothing for it.
         sections: plugins' sections.
 
@@ -83,14 +77,13 @@ def render(
     """
     folder = folder.resolve()
     _check_replaceable(folder)
-    book = Book(record, judgement, against)
     roofline = roofline_page.page(book)
     every: list[Page[Any]] = [overview_page.page(book)]
     every += [roofline] if roofline.view.has_content else []
     every += [budget_page.page(book)] if book.judgement.verdicts else []
     every += [replace(page, in_menu=page.name != INDEX) for make in pages if (page := make(book)) is not None]
     every = [*{page.name: page for page in every}.values()]  # a plugin's page replaces the page of the same name
-    every += [variant_page.page(book, v) for v in record.suite.variants.values()]
+    every += [variant_page.page(book, v) for v in book.record.suite.variants.values()]
     files = _files(_Shell(book, every, single_file, sections))
     replace_folder(folder, {**files, MARKER: "\n".join(sorted(files)) + "\n"})
     return [folder / name for name in files if name.endswith(".html")]

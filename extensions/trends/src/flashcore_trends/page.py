@@ -144,21 +144,14 @@ def _figure(series: Series, table: Mapping[str, Sequence[float | None]]) -> dict
                     if (at := f.change.at - 0.5)
                 ),
             ],
-            "annotations": [
-                {
-                    "text": name,
-                    "xref": "paper",
-                    "yref": "paper",
-                    "x": 0,
-                    "xanchor": "left",
-                    "y": axis["domain"][1],
-                    "yanchor": "bottom",
-                    "showarrow": False,
-                }
-                for name, axis in zip(table, axes.values(), strict=True)
-            ],
+            "annotations": [_label(name, axis["domain"][1]) for name, axis in zip(table, axes.values(), strict=True)],
         },
     }
+
+
+def _label(name: str, y: float) -> dict[str, Any]:
+    at = {"xref": "paper", "x": 0, "xanchor": "left", "yref": "paper", "y": y, "yanchor": "bottom"}
+    return {"text": name, "showarrow": False, **at}
 
 
 def _shape(kind: str, x0: float, x1: float, y0: float, y1: float, dash: str = "solid") -> dict[str, Any]:

@@ -86,7 +86,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    begin = time.monotonic()
     revision = options.base(arguments)
     gpus = gpus_of(filter(None, arguments.gpus.split(",")))
     renderers = {**formats.FORMATS, **rows.FORMATS}
@@ -109,7 +108,6 @@ def run(arguments: argparse.Namespace) -> int:
         content,
         name=checked(arguments.name),
         command=options.recorded_command(["flashcore", *sys.argv[1:]]),
-        seconds=time.monotonic() - begin,
         block=arguments.block,
         gpus=gpus,
     )
@@ -150,7 +148,7 @@ def audit(patterns: Iterable[str], archs: Sequence[str] = ()) -> Record:
     Raises:
         UsageError: a file does not exist, or does not compile.
     """
-    return record_of("", _inventory(patterns, archs, FLAGS, []), name=NAME, command="", seconds=0)
+    return record_of("", _inventory(patterns, archs, FLAGS, []), name=NAME, command="")
 
 
 def _inventory(
@@ -162,6 +160,7 @@ def _inventory(
     decisions: sass.Decisions | None = None,
 ) -> Inventory:
     """The kernels of the files; CUDA sources are compiled, by the ``commands`` that this adds."""
+    begin = time.monotonic()
     paths = [Path(file) for pattern in patterns for file in sorted(glob(pattern)) or [pattern]]
     with tempfile.TemporaryDirectory() as temporary:
         for i, path in enumerate(paths):
@@ -169,7 +168,9 @@ def _inventory(
                 commands.append(sources.command(path, archs, flags))
                 (folder := Path(temporary, str(i))).mkdir()
                 paths[i] = sources.compiled(commands[-1], folder)
-        return inventory(paths, selected, archs, decisions)
+        content = inventory(paths, selected, archs, decisions)
+    content.seconds = time.monotonic() - begin
+    return content
 
 
 def table(record: Record, names: str, top: int, each: bool) -> str:
@@ -187,10 +188,9 @@ def table(record: Record, names: str, top: int, each: bool) -> str:
 
 
 def _remarks(record: Record, content: Inventory) -> Iterator[str]:
-    archs = ", ".join(record.suite.archs)
-    seconds = record.stages[0].seconds
-    files = len({kernel.variant for kernel in content.kernels})
-    yield f"{count(len(content.kernels), 'kernel')} in {count(files, 'file')} for {archs or 'no arch'}, {seconds:.1f} s"
+    archs = ", ".join(record.suite.archs) or "no arch"
+    kernels, files = len(content.kernels), len({kernel.variant for kernel in content.kernels})
+    yield f"{count(kernels, 'kernel')} in {count(files, 'file')} for {archs}, {content.seconds:.1f} s"
     if shown := record.facts.named("sass_instructions"):
         yield f"{len(shown)} of the kernels disassembled in that time"
     yield from record.suite.notes

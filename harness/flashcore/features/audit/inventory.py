@@ -62,6 +62,7 @@ class Inventory:
         files: variant → the file.
         later: (variant, ``ptx`` or ``lto``, arch) → the number of its entries without machine code.
         codes: (variant, arch) → the hashes of its cubins' code.
+        seconds: the time of compiling and reading the files.
     """
 
     selected: Sequence[str]
@@ -71,6 +72,7 @@ class Inventory:
     later: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     unread: list[Unread] = field(default_factory=list)
     codes: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    seconds: float = 0.0
 
 
 def inventory(

@@ -61,7 +61,6 @@ def record_of(
     *,
     name: str,
     command: str,
-    seconds: float,
     block: int | None = None,
     gpus: Mapping[str, int] | None = None,
 ) -> Record:
@@ -69,7 +68,6 @@ def record_of(
 
     Args:
         name: the suite's name; records of one name are compared with each other.
-        seconds: the time of reading the files.
         block: as in :func:`facts`.
         gpus: the GPUs of :func:`facts_of_gpus`.
     """
@@ -100,7 +98,7 @@ def record_of(
         ),
         plans=(),
         outcomes=(),
-        stages=(StageNote("audit", "failed" if unread else "ok", seconds, unread),),
+        stages=(StageNote("audit", "failed" if unread else "ok", inventory.seconds, unread),),
         facts=Facts([*facts(inventory, block), *runs]),
     )
 

@@ -6,7 +6,7 @@ import functools
 import os
 import re
 import string
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -90,6 +90,50 @@ class Function:
         return replace(self, parameters=parameters)
 
 
+@dataclass(frozen=True, slots=True)
+class _Signature:
+    """An operator's arguments, tensors first and outputs last of them; the dtype of each tensor; the outputs."""
+
+    arguments: Mapping[str, Parameter]
+    dtypes: Mapping[str, str]
+    outputs: Sequence[str]
+
+    @staticmethod
+    def of(function: Function) -> _Signature:
+        arguments = {_name(p.name): p for p in function.parameters if p.kind not in ("", "stream")}
+        tensors = {name: p.cpp for name, p in arguments.items() if p.kind == "Tensor"}
+        dtypes = {n: next((d for part, d in _DTYPES.items() if part in cpp), "float32") for n, cpp in tensors.items()}
+        outputs = [n for n, cpp in tensors.items() if "const" not in cpp]
+        if len(outputs) == len(tensors) > 1:
+            outputs = outputs[-1:]
+        if len(outputs) == len(tensors):  # a schema starts with an input
+            arguments, dtypes = {"like": _INPUT} | arguments, {"like": "float32"} | dtypes
+        arguments = dict(sorted(arguments.items(), key=lambda item: (item[0] not in dtypes, item[0] in outputs)))
+        return _Signature(arguments, dtypes, outputs)
+
+    @property
+    def words(self) -> dict[str, str]:
+        """What the forms of a suite's files say of it."""
+        outputs, scalars = self.outputs, {n: p for n, p in self.arguments.items() if n not in self.dtypes}
+        return {
+            "schema": ", ".join(
+                f"{p.kind}{f'({chr(97 + outputs.index(n))}!)' if n in outputs else ''} {n}"
+                for n, p in self.arguments.items()
+            ),
+            "dims": ", ".join(f'{name} = ["SIZE"]' for name in self.dtypes),
+            "dtypes": ", ".join(f'{name} = "{dtype}"' for name, dtype in self.dtypes.items()),
+            "params": "".join(
+                f", {n} = {_VALUES['size of a block' if 'block' in n else p.kind]}" for n, p in scalars.items()
+            ),
+            "inputs": "\n".join(
+                f'        "{n}": ' + (f'params["{n}"],' if n in scalars else f"tensor(torch.{self.dtypes[n]}),")
+                for n in self.arguments
+                if n not in outputs
+            ),
+            "outputs": ", ".join(outputs),
+        }
+
+
 _INPUT = Parameter("const float*", "x")
 _UNKNOWN = Function("", (_INPUT, Parameter("float*", "out")), is_kernel=False)
 
@@ -160,16 +204,7 @@ def suite_files(file: Path, folder: Path, launcher: str) -> dict[str, str]:
     texts = {path: _compiled(text, defined) for path, text in texts.items()}
     included = dict.fromkeys(name for text in texts.values() for name in _INCLUDE.findall(text))
     function, names = _chosen(file, texts, defined, launcher)
-    arguments = {_name(p.name): p for p in function.parameters if p.kind not in ("", "stream")}
-    tensors = {name: p.cpp for name, p in arguments.items() if p.kind == "Tensor"}
-    dtypes = {n: next((d for part, d in _DTYPES.items() if part in cpp), "float32") for n, cpp in tensors.items()}
-    outputs = [n for n, cpp in tensors.items() if "const" not in cpp]
-    if len(outputs) == len(tensors) > 1:
-        outputs = outputs[-1:]
-    if len(outputs) == len(tensors):  # a schema starts with an input
-        arguments, tensors = {"like": _INPUT} | arguments, {"like": _INPUT.cpp} | tensors
-        dtypes["like"] = "float32"
-    arguments = dict(sorted(arguments.items(), key=lambda item: (item[0] not in tensors, item[0] in outputs)))
+    signature = _Signature.of(function)
     stem = _name(re.sub(r"\W+", "_", file.stem)[:60].rstrip("_"))
     folders = dict.fromkeys(_folder(name, file.resolve()) for name in included)
     keys = {
@@ -184,26 +219,11 @@ def suite_files(file: Path, folder: Path, launcher: str) -> dict[str, str]:
         "names": names,
         "define": "#include <stdexcept>\n" * (not function.name)
         + f"#define TORCH_EXTENSION_NAME {stem}\n" * bool(keys["packages"]),
-        "call": _call(function, arguments, launcher),
+        "call": _call(function, signature.arguments, launcher),
         "nvcc": _release(),
         "arch": _arch(),
         "keys": "".join(f"{key} = {words}\n".replace("'", '"') for key, words in keys.items() if words),
-        "schema": ", ".join(
-            f"{p.kind}{f'({chr(97 + outputs.index(n))}!)' if n in outputs else ''} {n}" for n, p in arguments.items()
-        ),
-        "dims": ", ".join(f'{name} = ["SIZE"]' for name in tensors),
-        "dtypes": ", ".join(f'{name} = "{dtype}"' for name, dtype in dtypes.items()),
-        "params": "".join(
-            f", {n} = {_VALUES['size of a block' if 'block' in n else p.kind]}"
-            for n, p in arguments.items()
-            if n not in tensors
-        ),
-        "inputs": "\n".join(
-            f'        "{n}": ' + (f"tensor(torch.{dtypes[n]})," if n in tensors else f'params["{n}"],')
-            for n in arguments
-            if n not in outputs
-        ),
-        "outputs": ", ".join(outputs),
+        **signature.words,
     }
     forms = {name: Path(__file__).with_name(form).read_text(encoding="utf-8") for name, form in _FORMS.items()}
     return {name: string.Template(form).substitute(values) for name, form in forms.items()}

@@ -78,36 +78,53 @@ def record_of(
     results = list(_merged(results))
     chip = chip_of(results[0].cc) or "unknown"  # then metrics have the names of most chips
     arch = gpu.gpu_arch or "unknown"
-    slugs = names.variants(r.kernel for r in results)
-    shapes: dict[str, Shape] = {}
-    cases: dict[tuple[str, str], list[Result]] = {}
-    for result in results:
-        parameters = names.shape_parameters(result)
-        shape = names.shape(parameters)
-        shapes.setdefault(shape, Shape(shape, PROBLEM, parameters, ("profile",)))
-        cases.setdefault((slugs[result.kernel], shape), []).append(result)
     kernels = _cubins(reports, arch)
     registers = {name: kernel.registers for name, kernel in kernels.items()}
     values = {r.id: ncu_facts.launch_values(r, chip, registers=registers.get(r.mangled)) for r in results}
+    cases = _cases(results)
     facts = [f for (variant, shape), launches in cases.items() for f in _case(variant, shape, launches, values, chip)]
+    facts += _static_facts(cases, arch, kernels)
+    if traced:
+        facts = [replace(f, source=Source.CUPTI) for f in facts]
+    return Record(
+        *(run_id, command, _suite(name, reports, arch, cases, values), gpu),
+        artifacts=(),
+        plans=(),
+        outcomes=tuple(CaseOutcome(variant, shape, "profile", "ok") for variant, shape in cases),
+        stages=(StageNote("import", "ok", 0.0, "; ".join(_remarks(reports))),),
+        facts=Facts(facts),
+        listings=tuple(_listings(cases, reports)) if sources else (),
+    )
+
+
+def _cases(results: Sequence[Result]) -> dict[tuple[str, str], list[Result]]:
+    """(variant, shape) → its launches."""
+    slugs = names.variants(r.kernel for r in results)
+    return grouped(((slugs[r.kernel], names.shape(names.shape_parameters(r))), r) for r in results)
+
+
+def _suite(
+    name: str,
+    reports: Iterable[Report],
+    arch: str,
+    cases: Mapping[tuple[str, str], Sequence[Result]],
+    values: Mapping[int, ncu_facts.Values],
+) -> Suite:
+    """A suite of the launched kernels; a configuration is a shape."""
+    shapes: dict[str, Shape] = {}
     variants: dict[str, Variant] = {}
-    for kernel, launches in grouped((r.kernel, r) for r in results).items():
-        slug = slugs[kernel]
-        if compiled := kernels.get(launches[0].mangled):
-            subject = CodeSubject(slug, arch, kernel=kernel)
-            for fact in ("registers", "stack_bytes", "static_smem", "barriers", "parameter_bytes"):
-                value, detail = compiled.resource(fact)
-                facts.append(Fact(subject, fact, value, FACTS[fact].unit, Source.CUBIN, detail))
-        variants[slug] = Variant(
-            *(slug, PROBLEM, ImportedKernel(kernel), canonical(kernel)),
-            where=Where((arch,), tuple(s for v, s in cases if v == slug)),
-            roof=_roof([values[r.id] for r in launches]),
+    for (_, shape), (first, *_) in cases.items():
+        shapes.setdefault(shape, Shape(shape, PROBLEM, names.shape_parameters(first), ("profile",)))
+    for variant, of in grouped((v, (shape, launches)) for (v, shape), launches in cases.items()).items():
+        kernel = of[0][1][0].kernel
+        variants[variant] = Variant(
+            *(variant, PROBLEM, ImportedKernel(kernel), canonical(kernel)),
+            where=Where((arch,), tuple(shape for shape, _ in of)),
+            roof=_roof([values[r.id] for _, launches in of for r in launches]),
             tolerance="",
             tolerance_reason="imported: no problem, and no answer to compare with",
         )
-    if traced:
-        facts = [replace(f, source=Source.CUPTI) for f in facts]
-    suite = Suite(
+    return Suite(
         name=name,
         title=f"imported from {', '.join(report.name for report in reports)}",
         root=".",
@@ -119,15 +136,6 @@ def record_of(
         variants=variants,
         budgets=(),
         waivers=(),
-    )
-    return Record(
-        *(run_id, command, suite, gpu),
-        artifacts=(),
-        plans=(),
-        outcomes=tuple(CaseOutcome(variant, shape, "profile", "ok") for variant, shape in cases),
-        stages=(StageNote("import", "ok", 0.0, "; ".join(_remarks(reports))),),
-        facts=Facts(facts),
-        listings=tuple(_listings(cases, reports)) if sources else (),
     )
 
 
@@ -228,6 +236,18 @@ def _unnamed(subject: Subject, result: Result, chip: str) -> Iterator[Fact]:
         if finding.speedup is not None:
             note = f"estimated speed-up, {finding.scope or 'of unknown scope'}"
             yield Fact(subject, f"{name}.speedup", finding.speedup, "pct", Source.NCU, note)
+
+
+def _static_facts(
+    cases: Mapping[tuple[str, str], Sequence[Result]], arch: str, kernels: Mapping[str, cubin.Kernel]
+) -> Iterator[Fact]:
+    """The facts of the kernels whose cubins the reports have."""
+    for variant, (first, *_) in grouped((variant, results[0]) for (variant, _), results in cases.items()).items():
+        if compiled := kernels.get(first.mangled):
+            subject = CodeSubject(variant, arch, kernel=first.kernel)
+            for name in ("registers", "stack_bytes", "static_smem", "barriers", "parameter_bytes"):
+                value, detail = compiled.resource(name)
+                yield Fact(subject, name, value, FACTS[name].unit, Source.CUBIN, detail)
 
 
 def _listings(cases: Mapping[tuple[str, str], Sequence[Result]], reports: Iterable[Report]) -> Iterator[Listing]:
