@@ -488,7 +488,7 @@ def test_fastest_stands_first(pages: dict[str, str]) -> None:
     ("stages", "expected"),
     [
         (("bench", "profile"), ("correct on other shapes", "on other shapes; shape mission is not for check")),
-        (("check", "bench", "profile"), ("unmeasured", "no check of this case")),
+        (("check", "bench", "profile"), ("unmeasured", "no check result of this case")),
     ],
 )
 def test_only_a_shape_that_is_not_checked_shows_the_correctness_of_others(

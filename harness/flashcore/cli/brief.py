@@ -10,12 +10,12 @@ from typing import Any
 
 from flashcore.errors import UsageError
 from flashcore.explain import heat, roofline
-from flashcore.explain.answer import Answer, Correctness, Duration, Missing
+from flashcore.explain.answer import Answer, Correctness, Duration
 from flashcore.explain.limiter import WORTH
 from flashcore.explain.verdict import Verdict
 from flashcore.gate.formats import escaped
 from flashcore.model.case import Case
-from flashcore.model.cause import as_json
+from flashcore.model.cause import Cause, as_json, cause_text
 from flashcore.model.record import Record
 from flashcore.model.text import visible
 from flashcore.pipeline.judging import Judged
@@ -66,9 +66,8 @@ def brief(judged: Judged, case: str) -> _Data:
     }
 
 
-def _unmeasured(missing: Missing | None) -> _Data:
-    cause = missing.cause if missing else None
-    return {"unmeasured": missing.text if missing else "", "cause": cause.code if cause else None}
+def _unmeasured(cause: Cause | None) -> _Data:
+    return {"unmeasured": cause_text(cause), "cause": cause.code if cause else None}
 
 
 def _correctness(correct: Correctness) -> _Data:

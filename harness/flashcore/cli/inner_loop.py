@@ -11,6 +11,7 @@ from flashcore.explain.comparison import Comparison
 from flashcore.explain.verdict import Verdicts
 from flashcore.gate.wording import sentence as verdict_sentence
 from flashcore.model.case import Case
+from flashcore.model.cause import cause_text
 from flashcore.model.record import Record
 from flashcore.model.text import count, number
 from flashcore.pipeline.judging import Judged
@@ -85,7 +86,7 @@ def correct(correct: Correctness) -> str:
 def faster(time: Duration, than_before: str = "") -> list[str]:
     """A case's times, and how much faster it is than what it is compared with."""
     if time.us is None:
-        return [f"unmeasured: {time.missing.text if time.missing else ''}"]
+        return [f"unmeasured: {cause_text(time.missing)}"]
     text = f"{number(round(time.us, 3), 'us')} {_words(time.mode)}" + f" ({time.note})" * bool(time.note)
     text += "".join(f", {number(round(us, 3), 'us')} {_words(mode)}" for mode, us in time.others.items())
     pairs = {role: f" ({time.pair(role)})" if time.pair(role) else "" for role in time.over}
@@ -100,7 +101,7 @@ def limits(answer: Answer) -> list[str]:
     """A case's time over its floor, what takes the time, and the next step."""
     parts, gap, missing = answer.parts, answer.time.gap, answer.uncounted
     limiter = parts.text + f" ({parts.note})" * bool(parts.note) if parts.limiter else ""
-    limiter = limiter or (f"unmeasured: {missing.text}" if missing else "")
+    limiter = limiter or (f"unmeasured: {cause_text(missing)}" if missing else "")
     lines = ["; ".join(filter(None, (gap.text if gap else "", limiter)))]
     lines += [f"no advice for {answer.unadvised.brief}"] if answer.unadvised else []
     label = "other advice" if answer.unadvised else "next step"

@@ -21,22 +21,14 @@ from flashcore.explain.times import Speedup
 from flashcore.explain.verdict import Verdict, Verdicts
 from flashcore.model import intervals
 from flashcore.model.case import Case
-from flashcore.model.cause import Cause, Detail, cause_text
-from flashcore.model.causes import NO_STAGE, WrongAnswer
+from flashcore.model.cause import Cause, Detail
+from flashcore.model.causes import WrongAnswer
 from flashcore.model.groups import grouped
 from flashcore.model.record import CaseOutcome, Time
-from flashcore.model.suite import TIMING_MODES, Stage, TimingMode
+from flashcore.model.suite import TIMING_MODES, TimingMode
 
 #: What a variant's time is compared with.
 Role = Literal["parent", "baseline", "reference", "last save", "best save", "commit"]
-
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """Why an answer is unmeasured: ``text``, and its cause if programs can ask for it."""
-
-    text: str
-    cause: Cause | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +49,7 @@ class Correctness:
     wrong: tuple[CaseOutcome, ...]
     unchecked: tuple[CaseOutcome, ...]
     error: float | None
-    missing: Missing | None
+    missing: Cause | None
 
     @property
     def everywhere(self) -> Literal["correct", "wrong", "unmeasured"]:
@@ -107,7 +99,7 @@ class Duration:
     over: Mapping[Role, Speedup]
     names: Mapping[Role, str]
     pairs: Mapping[Role, tuple[Case, Case]]
-    missing: Missing | None
+    missing: Cause | None
 
     def other(self, role: Role) -> str:
         """What the time is compared with: ``the parent fast``, ``the last save``."""
@@ -148,7 +140,7 @@ class Answer:
     correct: Correctness
     time: Duration
     parts: TimeParts
-    uncounted: Missing | None
+    uncounted: Cause | None
     steps: tuple[Advice, ...]
     unadvised: Part | None
     budgets: Verdicts
@@ -192,7 +184,7 @@ class Answers:
             self.correct(case),
             self.time(case),
             parts,
-            None if parts.limiter else _missing(readings, case, "profile", "ncu_duration"),
+            None if parts.limiter else readings.record.missing(case, "profile" if parts.timed else "bench"),
             advice(readings, *at),
             unadvised(readings, *at),
             budgets,
@@ -222,7 +214,7 @@ def _correctness(readings: Readings, case: Case) -> Correctness:
     check = next((o for o in fresh if o.shape == case.shape), None)
     status: Literal["correct", "wrong", "unmeasured"] = "correct" if check and check.status == "ok" else "unmeasured"
     status = "wrong" if wrong else status
-    missing = _missing(readings, case, "check", "max_error") if status == "unmeasured" else None
+    missing = record.missing(case, "check") if status == "unmeasured" else None
     errors = (f.number for f in record.facts.of(variant) if f.name == "max_error_over_class")
     error = max((e for e in errors if e is not None), default=None)
     return Correctness(status, correct, tuple(wrong), unchecked, error, missing)
@@ -257,7 +249,7 @@ def duration(row: Row, case: Case) -> Duration:
         over,
         others,
         {role: pair for role, name in others.items() if (pair := row.pair(variant, name))},
-        _missing(readings, case, "bench", shape.time) if taken.us is None else None,
+        record.missing(case, "bench") if taken.us is None else None,
     )
 
 
@@ -269,11 +261,3 @@ def beside(time: Duration, taken: Time, others: Mapping[Role, Time]) -> Duration
     """
     over = {role: ratio for role, other in others.items() if (ratio := times.speedup(other, taken))}
     return replace(time, over={**over, **time.over}, names={**dict.fromkeys(others, ""), **time.names})
-
-
-def _missing(readings: Readings, case: Case, stage: Stage, fact: str) -> Missing:
-    """Why a case lacks a stage's result: the case is stale, the stage has none, or the fact's own reason."""
-    record = readings.record
-    outcome = next((o for o in record.outcomes if (o.case, o.stage) == (case, stage)), None)
-    cause = record.stale.get(case) or (outcome.cause if outcome else NO_STAGE(stage))
-    return Missing(cause_text(cause) or readings.of(fact, case.variant, case.shape).why, cause)

@@ -19,7 +19,6 @@ from flashcore.model.cause import Cause
 from flashcore.model.causes import (
     NO_CUBIN,
     NO_PLAN,
-    NO_STAGE,
     NOT_BUILT,
     NOT_LIMITED,
     NOT_RECORDED,
@@ -29,7 +28,7 @@ from flashcore.model.causes import (
     NotLaunched,
     NotReturned,
 )
-from flashcore.model.record import CaseSubject, CodeSubject, Fact, Record, Subject, plans_for, subject_of
+from flashcore.model.record import CaseOutcome, CaseSubject, CodeSubject, Fact, Record, Subject, plans_for, subject_of
 from flashcore.model.suite import Budget, GateRule, Stage, Variant, Waiver
 from flashcore.model.text import matches_any, number, same_hardware
 
@@ -75,7 +74,6 @@ class Expansion:
         self.artifacts = {(a.variant, a.arch): a for a in record.artifacts}
         #: The plans for each arch.
         self.plans = {arch: plans_for(record.plans, arch) for arch in (*record.suite.archs, record.gpu_arch)}
-        self._outcomes = {(o.variant, o.shape, o.stage): o for o in record.outcomes}
         #: The recorded kernels of each (variant, arch).
         self.kernels: dict[tuple[str, str], dict[str, None]] = {}
         for s in (fact.subject for fact in record.facts):
@@ -86,15 +84,12 @@ class Expansion:
         self._shapes = {v.name: [s for s in record.suite.shapes.values() if v.runs_on(s)] for v in self.variants}
         self._facts: dict[str, dict[_Place, dict[Subject, Fact]]] = {}
 
-    def outcome(self, variant: str, shape: str, stage: Stage) -> tuple[str, Cause | None]:
-        """The status and cause of a case in a stage; a stale or missing one is ``skipped``."""
-        stale = self.record.stale.get(Case(variant, shape))
-        if stale is not None:
-            return "skipped", stale
-        outcome = self._outcomes.get((variant, shape, stage))
-        if outcome is None:
-            return "skipped", NO_STAGE(stage)
-        return outcome.status, outcome.cause
+    def outcome(self, case: Case, stage: Stage) -> CaseOutcome:
+        """The outcome of a case in a stage; a stale or missing one is ``skipped``."""
+        outcome = self.record.outcome(case, stage)
+        if outcome is None or case in self.record.stale:
+            return CaseOutcome(case.variant, case.shape, stage, "skipped", self.record.missing(case, stage))
+        return outcome
 
     def shapes(self, variant: Variant, globs: Sequence[str], stage: Stage | None) -> Iterator[str]:
         """The matching shapes that a variant runs on; in a stage, none if it does not support the GPU's arch."""
@@ -220,11 +215,10 @@ class Expansion:
         other_gpu = self._other_gpu(budget)
         for shape in self.shapes(variant, budget.shapes, stage):
             case = CaseSubject(Case(variant.name, shape))
-            status, cause = self.outcome(variant.name, shape, stage)
-            if status == "unsupported":
+            if self.outcome(case.case, stage).status == "unsupported":
                 self.left_out.add((variant.name, shape))
                 continue
-            cause = cause or NOT_RECORDED()
+            cause = self.record.missing(case.case, stage)
             if other_gpu or case.case in self.record.stale:
                 yield Expectation(case, None, cause, other_gpu)
                 continue

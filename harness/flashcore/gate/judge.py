@@ -279,13 +279,13 @@ class _Gate:
         for variant in self.expansion.variants:
             for shape in self.expansion.shapes(variant, ("*",), "check"):
                 subject = CaseSubject(Case(variant.name, shape))
-                status, cause = self.expansion.outcome(variant.name, shape, "check")
-                if status == "unsupported":
+                outcome = self.expansion.outcome(subject.case, "check")
+                if outcome.status == "unsupported":
                     self.expansion.left_out.add((variant.name, shape))
-                elif status == "skipped":
-                    yield self._implicit(CORRECT, subject, "counters", "unmeasured", cause_text(cause))
+                elif outcome.status == "skipped":
+                    yield self._implicit(CORRECT, subject, "counters", "unmeasured", outcome.reason)
                 else:
-                    yield self._missed(CORRECT, subject, int(status == "failed"), cause_text(cause))
+                    yield self._missed(CORRECT, subject, int(outcome.status == "failed"), outcome.reason)
 
     def runs(self) -> Iterator[Verdict]:
         """For each case that ran after its check: failed stages, and times below the floor."""

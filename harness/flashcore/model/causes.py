@@ -476,6 +476,9 @@ class NotLaunched(Cause):
 OTHER_COMPILER = Template("other_compiler", "{message}")
 OTHER_GPU = Template("other_gpu", "only for {wanted}; this record is from {gpu}")
 NO_STAGE = Template("no_stage", "no {stage} result of this case")
+NOT_FOR_STAGE = Template("not_for_stage", "shape {shape} is not for {stage}")
+STAGE_ENDED = Template("stage_ended", "{stage} {status}[: {because}]")
+IMPORTED = Template("imported", "its kernels were imported; the time is ncu's duration of the median launch")
 NO_CUBIN = Template("no_cubin", "the report contains no cubin")
 #: No kernel matches a budget's names.
 RENAMED = Template("renamed", "no kernel matches {kernels}: renamed?")
@@ -553,6 +556,14 @@ class FirstRound(Basis):
     """Samples of a case that was timed no further after a first round."""
 
     form = "timed no further after a first round: the case cannot be among the first of its shape (99 %)"
+
+
+class ClockReasons(Basis):
+    """The driver's reasons for a lower clock, in some of its readings between a shape's rounds."""
+
+    form = "{looks} readings between this shape's rounds"
+    looks: int
+    reasons: tuple[str, ...]
 
 
 class Caches(Basis):

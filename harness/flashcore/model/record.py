@@ -13,7 +13,17 @@ from typing import Literal, TypeVar
 
 from flashcore.model.case import Case, TimeKey
 from flashcore.model.cause import Cause, Detail, cause_text
-from flashcore.model.causes import NOT_TIMED, PlanRefused, PlanUnknown, compilers
+from flashcore.model.causes import (
+    IMPORTED,
+    NO_STAGE,
+    NOT_FOR_STAGE,
+    NOT_RECORDED,
+    NOT_TIMED,
+    STAGE_ENDED,
+    PlanRefused,
+    PlanUnknown,
+    compilers,
+)
 from flashcore.model.groups import grouped
 from flashcore.model.suite import Stage, Suite
 from flashcore.model.text import Value as Value
@@ -611,17 +621,37 @@ class Record:
         return _valid(self.raw_samples, self.facts, self.outcomes)
 
     @cached_property
-    def _benched(self) -> Mapping[Case, CaseOutcome]:
-        return {o.case: o for o in self.outcomes if o.stage == "bench"}
+    def _outcomes(self) -> Mapping[tuple[Case, Stage], CaseOutcome]:
+        return {(o.case, o.stage): o for o in self.outcomes}
 
     @cached_property
     def _timed_on(self) -> Mapping[Case, str]:
         return {case: gpu.uuid for gpu in self.gpus for case in gpu.cases.get("bench", ())}
 
+    def outcome(self, case: Case, stage: Stage) -> CaseOutcome | None:
+        """The outcome of a case in a stage."""
+        return self._outcomes.get((case, stage))
+
+    def missing(self, case: Case, stage: Stage) -> Cause:
+        """Why a result of a stage is missing in a case; only the fact itself may have a closer cause."""
+        if stale := self.stale.get(case):
+            return stale
+        variant, shape = self.suite.variants.get(case.variant), self.suite.shapes.get(case.shape)
+        if outcome := self.outcome(case, stage):
+            main = {"check": "max_error", "profile": "ncu_duration"}.get(stage, shape.time if shape else "")
+            fact = self.facts.get(main, CaseSubject(case))
+            return outcome.cause or (fact.cause if fact else None) or NOT_RECORDED()
+        if stage == "bench" and variant and variant.imported:
+            return IMPORTED()
+        if shape and stage not in shape.stages:
+            return NOT_FOR_STAGE(shape.name, stage)
+        note = next((s for s in self.stages if s.stage == stage and s.status != "ok"), None)
+        return STAGE_ENDED(stage, note.status, note.detail) if note else NO_STAGE(stage)
+
     def time(self, subject: CaseSubject, mode: str) -> Time:
         """The time of a case in a timing mode. A void one is unmeasured, with its cause."""
         case = subject.case
-        outcome = self._benched.get(case)
+        outcome = self.outcome(case, "bench")
         median = self.facts.get(f"{mode}_p50", subject)
         failure = outcome.cause if outcome and outcome.status == "failed" else None
         if failure or median is None or median.number is None:

@@ -98,7 +98,6 @@ class Book:
         self.other = other  # a record to compare with
         self.judgement = judgement
         self.artifacts = {(a.variant, a.arch): a for a in record.artifacts}
-        self.outcomes = {(o.variant, o.shape, o.stage): o for o in record.outcomes}
         self.budgets = {b.name: b for b in suite.budgets}
         self.readings = Readings(record)
         #: The arch whose static facts are displayed.
@@ -200,24 +199,7 @@ class Book:
         group = FACTS[name].group if name in FACTS else ""
         if group == "formula":
             return "the problem's formulas do not give it"
-        return self.why_stage(subject, STAGE_BY_GROUP.get(group, "profile"))
-
-    def why_stage(self, subject: CaseSubject, stage: Stage) -> str:
-        """Why a case has no result of a stage."""
-        suite, shape = self.record.suite, subject.shape or ""
-        if stale := self.record.stale.get(subject.case):
-            return cause_text(stale)
-        outcome = self.outcomes.get((subject.variant, shape, stage))
-        if outcome is not None and outcome.status != "ok":
-            return f"{outcome.status} in {stage}: {outcome.reason}"
-        if stage == "bench" and subject.variant in suite.variants and suite.variants[subject.variant].imported:
-            return "its kernels were imported; the time is ncu's duration of the median launch"
-        if shape in suite.shapes and stage not in suite.shapes[shape].stages:
-            return f"shape {shape} is not for {stage}"
-        if outcome is not None:
-            return "not recorded"
-        note = next((s for s in self.record.stages if s.stage == stage and s.status != "ok"), None)
-        return f"{stage} {note.status}: {note.reason}" if note else f"no {stage} of this case was recorded"
+        return self.record.missing(subject.case, STAGE_BY_GROUP.get(group, "profile")).text
 
     def limits_badge(self, variant: Variant, href: str = "") -> Cell:
         """A variant's limits in a badge that links to ``href``: the worst status, with the counts on hover."""
@@ -287,11 +269,11 @@ class ShownCase:
         return self.book.cell(fact, self.subject, with_unit=False, brief=brief)
 
     def outcome(self, stage: Stage) -> CaseOutcome | None:
-        return self.book.outcomes.get((self.variant.name, self.shape.name, stage))
+        return self.book.record.outcome(self.subject.case, stage)
 
     def why(self, stage: Stage) -> str:
         """Why the case has no result of a stage."""
-        return self.book.why_stage(self.subject, stage)
+        return self.book.record.missing(self.subject.case, stage).text
 
 
 def gate_badge(judgement: Judgement, href: str) -> Cell:

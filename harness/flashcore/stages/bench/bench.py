@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.model.case import Case
+from flashcore.model.causes import ClockReasons
 from flashcore.model.groups import grouped
 from flashcore.model.record import Measured, SharingGpu, StageResult
 from flashcore.runner.journal import lost_in, measured_on
@@ -37,11 +38,6 @@ def _shapes(folder: Path) -> dict[str, str]:
     return {name.rpartition("/")[2].partition("~")[0]: gpu for name, gpu in attempts}
 
 
-def _reasons(throttle: object) -> set[str]:
-    """The throttle reasons in the fact's value."""
-    return set(str(throttle).split(", ")) - {"none"}
-
-
 def used(places: Sequence[Place], folder: Path, measured: Measured) -> tuple[SharingGpu, ...]:
     """The record's entry for each GPU of a run, read from the files in the run's folder."""
     where = {stage: measured_on(folder / stage) for stage in dict.fromkeys(o.stage for o in measured.outcomes)}
@@ -57,8 +53,9 @@ def used(places: Sequence[Place], folder: Path, measured: Measured) -> tuple[Sha
         for stage, on in where.items():
             ran = (o for o in measured.outcomes if o.stage == stage and o.status in ("ok", "failed"))
             cases[stage] = tuple(o.case for o in ran if on.get(o.shape if stage == "bench" else str(o.case)) == gpu)
-        facts = (f for f in measured.facts if f.subject.case in cases.get("bench", ()) and f.value is not None)
+        facts = [f for f in measured.facts if f.subject.case in cases.get("bench", ()) and f.value is not None]
         state: dict[str, list[Any]] = grouped((f.name, f.value) for f in facts)
+        reasons = {reason for f in facts if isinstance(f.detail, ClockReasons) for reason in f.detail.reasons}
         clocks = state.get("bench_sm_clock")
         entries.append(
             SharingGpu(
@@ -66,7 +63,7 @@ def used(places: Sequence[Place], folder: Path, measured: Measured) -> tuple[Sha
                 host=host,
                 sm_clock_mhz=statistics.median(clocks) if clocks else None,
                 temperature=max(state.get("bench_temperature", ()), default=None),
-                throttle=tuple(sorted(set[str]().union(*map(_reasons, state.get("throttle", ()))))),
+                throttle=tuple(sorted(reasons)),
                 cases=cases,
                 remark=f"lost: {lost[gpu]}" if gpu in lost else "",
             )
