@@ -115,7 +115,7 @@ def rendered(run: str, outputs: Outputs) -> str:
         for page in Path(name).rglob("*.html"):
             if page.parent.name == "variant" or page.stem in ("index", "budgets"):
                 surface = "variant page" if page.parent.name == "variant" else f"page {page.stem}"
-                outputs[run, surface, page.stem] = page.read_text(encoding="utf-8")
+                outputs[run, surface, page.stem] = _unpacked(page.read_text(encoding="utf-8"))
     outputs[run, "mcp", ""] = _mcp("explain", names=[run], variant=["*"])
     opened = api.read_run(run)
     judged, suite = judge_record(Rules(), opened.record), opened.record.suite
@@ -296,13 +296,9 @@ def _markdown(text: str, _: str) -> Iterator[Figure]:
 
 
 def _unpacked(page: str) -> str:
-    """A page with its compressed parts, each as if it were in the page."""
-    packed = r'<script type="text/plain" class="packed byshape" data-shape="([^"]*)">([^<]*)</script>'
-    return re.sub(packed, lambda m: f'<div class="byshape" data-shape="{m[1]}">{_gunzip(m[2])}</div>', page)
-
-
-def _gunzip(text: str) -> str:
-    return gzip.decompress(base64.b64decode(text)).decode()
+    """A page with its compressed parts and data, each as if it were in the page."""
+    packed = r'<script type="text/plain"([^>]*)>([^<]*)</script>'
+    return re.sub(packed, lambda m: f"<div{m[1]}>{gzip.decompress(base64.b64decode(m[2])).decode()}</div>", page)
 
 
 def _plain(element: str) -> str:
@@ -310,7 +306,7 @@ def _plain(element: str) -> str:
 
 
 def _overview(page: str, _: str) -> Iterator[Figure]:
-    for table in re.findall(r'<table class="sortable overview".*?</table>', _unpacked(page), re.DOTALL):
+    for table in re.findall(r'<table class="sortable overview".*?</table>', page, re.DOTALL):
         heads = re.findall(r'data-key="([^"]*)"[^>]*>([^<]*)', table)
         keys = [head.strip() if head.strip() == "rate" else key for key, head in heads]  # of a run of roofs
         for row in re.findall(r"<tr class.*?</tr>", table, re.DOTALL):
@@ -327,7 +323,7 @@ def _overview(page: str, _: str) -> Iterator[Figure]:
 
 
 def _variant_page(page: str, variant: str) -> Iterator[Figure]:
-    for part in re.split(r'<div class="byshape" data-shape="', _unpacked(page))[1:]:
+    for part in re.split(r'<div class="(?:packed )?byshape" data-shape="', page)[1:]:
         shape, _, part = part.partition('"')
         case = f"{variant}/{shape}"
         answer = re.search(r'data-is="answer">(.*?)</p>', part, re.DOTALL)
@@ -340,7 +336,7 @@ def _variant_page(page: str, variant: str) -> Iterator[Figure]:
 
 
 def _budgets(page: str, _: str) -> Iterator[Figure]:
-    data = json.loads((re.search(r'id="[^"]*-data">(.*?)</script>', page, re.DOTALL) or ["", "{}"])[1])
+    data = json.loads((re.search(r'id="[^"]*-data">(.*?)</div>', page, re.DOTALL) or ["", "{}"])[1])
     columns = {key: _column(*value) for key, value in data.items() if isinstance(value, list) and len(value) == 3}
     for i in range(data.get("count", 0)):
         row = {key: column[i] for key, column in columns.items()}

@@ -41,7 +41,8 @@ _TWO_FRAMES = "new Promise((r) => requestAnimationFrame(() => requestAnimationFr
 class Page:
     """One open page.
 
-    ``console`` holds its console's messages and errors, ``requests`` the addresses it requested that are no files.
+    ``console`` holds its console's messages and errors, ``requests`` the addresses it requested that are neither files
+    nor its contents.
     """
 
     tab: playwright.Page
@@ -55,7 +56,7 @@ class Page:
         self.tab.on("request", lambda request: self._add(request.url))
 
     def _add(self, url: str) -> None:
-        if not url.startswith(("file:", "data:")):
+        if not url.startswith(("file:", "data:", "blob:")):
             self.requests.append(url)
 
     def open(self, path: Path, query: str = "") -> None:

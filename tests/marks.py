@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
+
+from tests.support.pages import data
 
 
 def marks(figure: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -21,9 +22,9 @@ def marks(figure: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def embedded(html: str, name: str) -> dict[str, Any]:
     """The figure of that name that a page embeds."""
-    match = re.search(rf'id="{name}-data">(.*?)</script>', html, re.DOTALL)
-    assert match
-    return dict(json.loads(match[1]))
+    figure = data(html, name)
+    assert figure
+    return figure
 
 
 def labels(figure: Mapping[str, Any]) -> dict[str, str]:

@@ -216,9 +216,12 @@ class Reader(HTMLParser):
             if isinstance(parsed, list):
                 self.rows(" ".join(map(str, parsed[0])), parsed[1:])
             elif "code" in parsed:
-                offsets = itertools.accumulate(row[0] for row in parsed["code"])
-                code = [[f"{offset:05x}", *row[1:4]] for offset, row in zip(offsets, parsed["code"], strict=True)]
-                self.rows(f"code {self.listing}", [row[:4] for row in parsed["lines"]] + code)
+                offsets, *code = parsed["code"]
+                places = (f"{offset:05x}" for offset in itertools.accumulate(offsets))
+                files, numbers, *lines = parsed["lines"]
+                at = (f"{file}:{number}" for file, number in zip(files, numbers, strict=True))
+                rows = [*zip(at, *lines, strict=True), *zip(places, *code[:3], strict=True)]
+                self.rows(f"code {self.listing}", rows)
             elif "layout" in parsed:
                 for trace in parsed["data"]:
                     marks = zip(trace.get("customdata", ()), trace.get("text", ()), strict="customdata" in trace)
@@ -386,7 +389,7 @@ class Trace:
         """The figures of the facts that its column or its row names, at the shape that these name."""
         if item.kind == "data":
             return set()
-        places = [item.column.split("\n")[0], *(x.split(", ")[0] for x in item.row[:2])]
+        places = [*item.column.split()[:1], *(x.split(", ")[0] for x in item.row[:2])]
         names = HEADINGS.get(item.column) or [x for x in places if x in FACTS][:1]
         variant, shape = (item.page, "") if item.page in self.variants else item.link
         shape = next((x for x in places if x in self.shapes), shape)

@@ -166,7 +166,7 @@ def test_memory_has_a_bar_for_each_counted_path() -> None:
 
 def test_waves_of_an_arch_without_a_gpu_say_why_they_are_missing() -> None:
     view = VariantView(book(), published().suite.variants["tma_split_keys"])
-    waves = 3 + variant_page.OCCUPANCY.index("waves")
+    waves = 3 + [*variant_page.OCCUPANCY].index("waves")
     by_arch = {row[0].text: row[waves] for row in view.occupancy}
     assert by_arch["sm_90a"].kind == "number"
     assert all("number of SMs is unknown" in c.title for arch, c in by_arch.items() if arch != "sm_90a")

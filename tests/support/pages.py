@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import dataclasses
 import gzip
+import json
 import re
 from datetime import date
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 from flashcore.model.case import Case
 from flashcore.model.causes import MESSAGE, CodeChanged, CompileFailed, DidNotCompile
@@ -101,14 +103,23 @@ def render(record: Record, folder: Path, *, single_file: bool = False) -> dict[s
     return {p.relative_to(folder.resolve()).as_posix(): unpacked(p.read_text(encoding="utf-8")) for p in pages}
 
 
-def unpacked(text: str) -> str:
-    def html(packed: str) -> str:
-        return gzip.decompress(base64.b64decode(packed)).decode()
+def data(text: str, name: str) -> dict[str, Any]:
+    """The data of that name that a page embeds for a script; empty if it has none."""
+    match = re.search(rf'id="{name}-data">([^<]*)</script>', text)
+    return dict(json.loads(html(match[1]))) if match else {}
 
+
+def html(packed: str) -> str:
+    return gzip.decompress(base64.b64decode(packed)).decode()
+
+
+def unpacked(text: str) -> str:
     def section(results: re.Match[str]) -> str:
         return f'<section class="page" id="{results[1]}" data-title="{results[2]}">{html(results[3])}</section>'
 
-    packed = r'<script type="text/plain" class="packed" data-anchor="([^"]*)" data-title="([^"]*)">([^<]*)</script>'
+    packed = (
+        r'<script type="text/plain" class="packed page" data-anchor="([^"]*)" data-title="([^"]*)">([^<]*)</script>'
+    )
     folded = r'<script type="text/plain" class="packed (\w+)"([^>]*)>([^<]*)</script>'
     text = re.sub(packed, section, text)
     return re.sub(folded, lambda x: f'<template class="{x[1]}"{x[2]}>{html(x[3])}</template>', text)

@@ -1,6 +1,6 @@
 """Renders records as offline HTML, a pure function of the record and the day waivers are judged on.
 
-Pages are readable as plain tables without scripts; scripts sort and filter tables and draw charts.
+The answers are readable as plain tables without scripts. Scripts unpack the rest, sort and filter tables, draw charts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,7 @@ from flashcore.report import (
     variant_page,
 )
 from flashcore.report.cells import Cell, status_mark
-from flashcore.report.view import BUDGETS, INDEX, ROOFLINE, Book, Page, gate_badge, origin_line, provenance
+from flashcore.report.view import BUDGETS, SOURCE, Book, Page, gate_badge, origin_line, provenance
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -45,13 +45,11 @@ HERE = Path(__file__).parent
 #: Lists the files that a render wrote, so that the next one replaces only those.
 MARKER = ".flashcore-report"
 
-#: Runs before the first paint: if the address selects a shape or a pair, hides the default one.
-_HIDE = 'if (/[?&](shape|focus|against)=/.test(location.search)) document.documentElement.classList.add("pending");\n'
+#: Runs before the first paint: hides the page until its packed parts are there.
+_HIDE = 'document.documentElement.classList.add("pending");\n'
 
 #: (page name, function that renders an HTML section below the page's content).
 Sections = Sequence[tuple[str, Callable[[Book], Markup]]]
-
-_CORE = (INDEX, ROOFLINE, BUDGETS)  # pages that every record with something for them has, in this order
 
 
 def render(
@@ -81,7 +79,7 @@ def render(
     every: list[Page[Any]] = [overview_page.page(book)]
     every += [roofline] if roofline.view.has_content else []
     every += [budget_page.page(book)] if book.judgement.verdicts else []
-    every += [replace(page, in_menu=page.name != INDEX) for make in pages if (page := make(book)) is not None]
+    every += [page for make in pages if (page := make(book)) is not None]
     every = [*{page.name: page for page in every}.values()]  # a plugin's page replaces the page of the same name
     every += [variant_page.page(book, v) for v in book.record.suite.variants.values()]
     files = _files(_Shell(book, every, single_file, sections))
@@ -108,8 +106,8 @@ class _Shell:
 
     @property
     def navigation(self) -> Sequence[tuple[str, str]]:
-        """(name, label) of each page in the header."""
-        return [(p.name, p.title) for p in self.pages if p.in_menu or p.name in _CORE]
+        """(name, label) of each page in the header: all but the variants'."""
+        return [(p.name, p.title) for p in self.pages if "/" not in p.name]
 
     def html(self, template: str, page: Page[Any], **variables: Any) -> Markup:
         """Renders a template with the variables of all pages; ``up`` is the relative path to the report's folder."""
@@ -131,36 +129,32 @@ class _Shell:
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """A page without its frame; ``packed`` is its compressed HTML if only a script shows it."""
+    """A page without its frame."""
 
     anchor: str
     title: str
     html: str
     scripts: Sequence[str]
-    packed: str = ""
 
 
 def _files(shell: _Shell) -> dict[str, str]:
     """The report's files by name, the first page first."""
     bodies = _bodies(shell)
     first = shell.pages[0]
+    scripts = _scripts(shell.book, bodies)
     if shell.single:
-        scripts = [_inline(static(script)) for script in _scripts(bodies).values()]
-        packed = [replace(body, html="", packed=_packed(body.html)) for body in bodies[1:]]
-        sections = [bodies[0], *packed]
-        inlined = {"style": static("style.css"), "scripts": scripts, "policy": policy(*scripts)}
-        return {"index.html": shell.html("page.html.j2", first, sections=sections, **inlined)}
-    of_files = _policy("'self'")
+        inline = [*map(_inline, scripts.values())]
+        inlined = {"style": static("style.css"), "scripts": inline, "policy": policy(*inline)}
+        return {"index.html": shell.html("page.html.j2", first, sections=bodies, **inlined)}
     files: dict[str, str] = {
         f"{page.name}.html": shell.html(
-            "page.html.j2", page, scripts=_scripts([body]), sections=[body], policy=of_files
+            "page.html.j2", page, scripts=_scripts(shell.book, [body]), sections=[body], policy=policy()
         )
         for page, body in zip(shell.pages, bodies, strict=True)
     }
-    assets = {"style.css": "style.css", **_scripts(bodies)}
-    files |= {f"assets/{name}": static(path) for name, path in assets.items()}
-    files["assets/variants.js"] = f"window.variants = {json.dumps([*shell.book.record.suite.variants])};\n{_HIDE}"
-    return files
+    names = f"window.variants = {json.dumps([*shell.book.record.suite.variants])};\n{_HIDE}"
+    assets = {"style.css": static("style.css"), "variants.js": names, **scripts}
+    return files | {f"assets/{name}": text for name, text in assets.items()}
 
 
 #: The shell whose pages a forked process renders.
@@ -171,7 +165,7 @@ def _bodies(shell: _Shell) -> list[_Body]:
     """The pages without their frames; if there are many, from forked processes, which share this one's data."""
     if len(shell.pages) <= 20 or sys.platform != "linux":
         return [_body(shell, page) for page in shell.pages]
-    list(shell.book.record.listings)  # read once, not by each process
+    shell.book.sources  # noqa: B018, the listings are read once, not by each process
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
@@ -243,7 +237,8 @@ def environment(single_file: bool) -> Environment:
         outcome=lambda status: cells.mark(status_mark(status), status),
     )
     templates.filters |= {
-        "table_json": _json,
+        "json": _json,
+        "data": lambda data: _packed(_json(data)),
         "packed": _packed,
         "breaks": _breaks,
         "significant": significant,
@@ -265,16 +260,19 @@ def _breaks(name: str) -> Markup:
 
 
 def _json(data: Any) -> Markup:
-    """Data for a ``<script type="application/json">``, escaped so that it cannot end the element."""
+    """Data for a ``<script>``, escaped so that it cannot end the element."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
 
 def static(name: str) -> str:
-    """A style sheet or script of the pages, from ``static/`` (possibly gzipped) or a plugin's absolute path."""
+    """A style sheet or script of the pages, from ``static/`` or a plugin's absolute path. A gzipped one, the chart
+    library, stays packed."""
     path = HERE / "static" / name
     packed = path.with_name(f"{path.name}.gz")
-    return (gzip.decompress(packed.read_bytes()) if packed.exists() else path.read_bytes()).decode()
+    if packed.exists():
+        return f'window.library = "{base64.b64encode(packed.read_bytes()).decode()}";\n'
+    return path.read_text(encoding="utf-8")
 
 
 def write_standalone(template: Path, file: Path, *scripts: str, **variables: Any) -> Path:
@@ -294,9 +292,11 @@ def write_standalone(template: Path, file: Path, *scripts: str, **variables: Any
     return file
 
 
-def _scripts(bodies: Sequence[_Body]) -> dict[str, str]:
-    """File name → path of the scripts that these pages need, in loading order."""
-    return {Path(script).name: script for script in (*(s for body in bodies for s in body.scripts), "report.js")}
+def _scripts(book: Book, bodies: Sequence[_Body]) -> dict[str, str]:
+    """File name → text of the scripts that these pages need, in loading order."""
+    paths = dict.fromkeys((*(s for body in bodies for s in body.scripts), "report.js"))
+    sources = {"sources.js": f'window.sources = "{_packed(_json([*book.sources]))}";\n'} if SOURCE in paths else {}
+    return sources | {Path(path).name: static(path) for path in paths}
 
 
 def _packed(html: str) -> str:
@@ -305,14 +305,11 @@ def _packed(html: str) -> str:
 
 
 def policy(*scripts: str) -> str:
-    """The content-security policy of a page with these inline scripts."""
+    """A page's content-security policy: no requests, and only these inline scripts, or without them those of the
+    report's folder, and the chart library, a blob, which needs inline styles."""
     hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts)
-    return _policy(*(f"'sha256-{text}'" for text in hashes))
-
-
-def _policy(*scripts: str) -> str:
-    """A content-security policy: no requests, and only these scripts. The chart library needs inline styles."""
-    return f"default-src 'none'; script-src {' '.join(scripts)}; style-src 'self' 'unsafe-inline'; img-src data: blob:"
+    allowed = " ".join(f"'sha256-{text}'" for text in hashes) or "'self'"
+    return f"default-src 'none'; script-src {allowed} blob:; style-src 'self' 'unsafe-inline'; img-src data: blob:"
 
 
 def _inline(script: str) -> Markup:

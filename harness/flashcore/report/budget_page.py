@@ -25,7 +25,7 @@ from flashcore.report.view import BUDGETS, Book, Page, variant_cell
 RANK = {"fail": 0, "at_risk": 1, "waived": 2, "unmeasured": 3, "open": 4, "pass": 5}
 WAIVER_MARKS = {"holds": "waived", "exceeded": "fail", "expired": "fail", "not needed": "open"}
 #: Rows of limits by budget and value; the data contain all of them.
-MOST_GROUPS = 300
+MOST_GROUPS = 100
 #: Variants in the matrix; the data contain all of them.
 MOST_VARIANTS = 150
 
@@ -99,7 +99,12 @@ class Budgets:
         )
         return list(same.values())
 
-    def row(self, same: Sequence[Verdict]) -> list[Cell]:
+    @property
+    def rows(self) -> list[list[Cell]]:
+        """The displayed groups as rows."""
+        return [self._row(same) for same in self.groups[:MOST_GROUPS]]
+
+    def _row(self, same: Sequence[Verdict]) -> list[Cell]:
         """The row of limits with one budget and value: ``68 cases``, ``137,600 of 166,912 B``."""
         v, names = same[0], list(dict.fromkeys(v.subject.variant for v in same))
         places = list(dict.fromkeys(str(self._at(v.subject)) for v in same))
@@ -151,7 +156,11 @@ class Budgets:
         rank = RANK["fail"] if state == "unmeasured" and v.required else RANK[state]
         return v.severity != "limit", rank, state != "fail", v.room
 
-    def waiver(self, use: WaiverUse) -> list[Cell]:
+    @property
+    def waivers(self) -> list[list[Cell]]:
+        return [self._waiver(use) for use in self.book.judgement.waivers]
+
+    def _waiver(self, use: WaiverUse) -> list[Cell]:
         waiver, budgets = use.waiver, self.book.budgets
         unit = budgets[waiver.budget].unit if waiver.budget in budgets else ""
         where = [", ".join(globs) for globs in (waiver.archs, waiver.shapes, waiver.kernels) if globs != ("*",)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from statistics import median
@@ -193,7 +193,7 @@ class CaseView(ShownCase):
     def heat(self) -> list[HotKernel]:
         """The hottest lines of each kernel, with their machine instructions."""
         before = self.book.listings(self.parent.subject) if self.parent else []
-        return [_kernel(*listing, before) for listing in self.book.listings(self.subject)]
+        return [_kernel(*listing, before, self.book.sources) for listing in self.book.listings(self.subject)]
 
 
 def _bytes(fact: str, value: float | None) -> float:
@@ -211,42 +211,53 @@ def _reader(case: ShownCase) -> Callable[[str], float | None]:
 
 
 def _kernel(
-    listing: Listing, ordered: Sequence[heat.Line], before: Sequence[tuple[Listing, Sequence[heat.Line]]]
+    listing: Listing,
+    ordered: Sequence[heat.Line],
+    before: Sequence[tuple[Listing, Sequence[heat.Line]]],
+    sources: Mapping[str, int],
 ) -> HotKernel:
     same = (x for parent, x in before if parent.subject.kernel == listing.subject.kernel)
     shares = heat.shares(next(same, before[0][1] if before else ()))
     lines = heat.hottest(ordered)
     counted = any(x.conflicts is not None for x in lines)
     hot = [HotLine(x, shares.get(x.source), _line(x, counted), _sass(x)) for x in lines[:MOST_LINES]]
-    return HotKernel(listing.subject.kernel, hot, lines[MOST_LINES:], counted, _code(listing, ordered))
+    return HotKernel(listing.subject.kernel, hot, lines[MOST_LINES:], counted, _code(listing, ordered, sources))
 
 
-def _code(listing: Listing, ordered: Sequence[heat.Line]) -> dict[str, Any]:
+def _code(listing: Listing, ordered: Sequence[heat.Line], sources: Mapping[str, int]) -> dict[str, Any]:
+    """The listing's lines and instructions as columns, which compress better than rows. A line's text is 0 if it is
+    that of its file in ``sources``."""
     sampled, total = any(x.samples for x in ordered), sum(x.executed for x in ordered)
 
-    def row(text: str, x: heat.Line) -> list[Any]:
-        return [text, round(x.share if sampled else 100 * x.executed / (total or 1.0), 2), _why(x)]
+    def row(text: str | int, x: heat.Line) -> tuple[Any, ...]:
+        return text, round(x.share if sampled else 100 * x.executed / (total or 1.0), 2), _why(x)
 
     files = {name: text.split("\n") for name, text in listing.files.items()}
-    lines: list[list[Any]] = []
+    lines: list[tuple[Any, ...]] = []
     places: dict[tuple[str, int, str], int] = {}
     shown = ("", 0)
     for x in ordered:
         text = files.get(x.file, [])[: x.number]
         if shown[0] == x.file and x.number - shown[1] <= MOST_CONTEXT:
-            lines += ([f"{x.file}:{n}", text[n - 1].rstrip(), 0, ""] for n in range(shown[1] + 1, len(text)))
+            lines += ((x.file, n, 0, 0, "") for n in range(shown[1] + 1, len(text)))
         places[x.file, x.number, x.source] = len(lines)
-        full = text[-1].rstrip() if text and text[-1].strip() == x.source else x.source
-        lines.append([f"{x.file}:{x.number}" if x.number else "unknown line", *row(full, x)])
+        recorded = bool(text) and text[-1].strip() == x.source
+        lines.append((x.file, x.number, *row(0 if recorded else x.source, x)))
         shown = (x.file, x.number)
     # Differences of offsets, which are nearly all equal, compress to a third of the offsets' size.
     offsets = [0, *(i.offset for i in listing.instructions[:-1])]
     return {
         "by": "samples" if sampled else "executed instructions" if total else "",
-        "lines": lines,
+        "files": {name: sources[text] for name, text in listing.files.items()},
+        "lines": [*zip(*lines, strict=True)],
         "code": [
-            [i.offset - before, *row(i.text, x), *(places[place] for place in ((i.file, i.line, i.source), *i.calls))]
-            for before, i, x in zip(offsets, listing.instructions, heat.alone(listing), strict=True)
+            *zip(
+                *(
+                    (i.offset - before, *row(i.text, x), [places[p] for p in ((i.file, i.line, i.source), *i.calls)])
+                    for before, i, x in zip(offsets, listing.instructions, heat.alone(listing), strict=True)
+                ),
+                strict=True,
+            )
         ],
     }
 

@@ -19,7 +19,7 @@ from flashcore.model.text import UNMEASURED, quantity
 from flashcore.report.budget_page import RANK, value_cell
 from flashcore.report.case_view import CaseView
 from flashcore.report.cells import Cell, check_cell, fact_cell, missing, not_applicable, prediction_cell
-from flashcore.report.view import MAX_COLUMNS, Book, Page, ShownCase
+from flashcore.report.view import MAX_COLUMNS, SOURCE, Book, Page, ShownCase
 from flashcore.report.view import variant_page as name_of
 
 #: The columns of the table of times: fact, heading, unit.
@@ -40,7 +40,10 @@ IMPORTED_TIMES = (
     ("profiled_launches", "launches", ""),
     ("sm_clock", "SM clock", "MHz"),
 )
-OCCUPANCY = ("theoretical_occupancy", "occupancy_limiter", "blocks_per_sm", "waves", "blocks", "smem")
+#: The columns of the table of occupancy: fact → unit.
+OCCUPANCY = {
+    "theoretical_occupancy": "%", "occupancy_limiter": "", "blocks_per_sm": "", "waves": "", "blocks": "", "smem": "B"
+}  # fmt: skip
 #: Reasons for missing facts of the launch plan that depend on more than the plan.
 _ABSENT = {"waves": "no GPU of this arch was measured, so its number of SMs is unknown"}
 MOST_VERDICTS, MOST_SHAPES, MOST_ROWS = 12, 40, 200
@@ -94,7 +97,11 @@ class VariantView:
 
     # --- predictions ----------------------------------------------------------------------------
 
-    def prediction(self, p: Prediction) -> list[Cell]:
+    @property
+    def predictions(self) -> list[list[Cell]]:
+        return [self._prediction(p) for p in self.variant.predictions]
+
+    def _prediction(self, p: Prediction) -> list[Cell]:
         """The row of a prediction, with the parent's and this variant's measured values."""
         book, parent = self.book, self.variant.parent
         shape = p.shape or (self.shapes[0].name if self.shapes else "")
@@ -219,7 +226,7 @@ class VariantView:
                 Cell(", ".join(shape for shape, _ in on), kind="wrap"),
                 Cell(kernel or "all kernels"),
                 *(
-                    _figure(f) if f else missing(_ABSENT.get(n, "not recorded"))
+                    _figure(f, with_unit=False) if f else missing(_ABSENT.get(n, "not recorded"))
                     for n, f in zip(OCCUPANCY, on[0][1], strict=True)
                 ),
             ]
@@ -254,7 +261,11 @@ class VariantView:
         time = "ncu_duration" if self.variant.imported else ""
         return [c for c in self.shown if (c.number(time) if time else "bench" in c.shape.stages)]
 
-    def timing(self, case: ShownCase) -> list[Cell]:
+    @property
+    def timings(self) -> list[list[Cell]]:
+        return [self._timing(case) for case in self.timed]
+
+    def _timing(self, case: ShownCase) -> list[Cell]:
         return [
             Cell(case.shape.name, title=case.shape.params_text, sort=case.shape.name),
             *(case.cell(name) for name, *_ in self.times),
@@ -346,13 +357,13 @@ class VariantView:
         return self.book.answers.budgets(self.variant.name).limits
 
     @property
-    def verdicts(self) -> list[list[Verdict]]:
+    def verdicts(self) -> list[list[Cell]]:
         """Limits that did not pass, worst first; a budget unmeasured for one reason has one row."""
         missed = sorted((v for v in self.limits if v.status != "pass"), key=lambda v: RANK[v.status])
         rows = grouped(((v.budget, v.reason, "" if v.status == "unmeasured" else str(v.subject)), v) for v in missed)
-        return list(rows.values())[:MOST_VERDICTS]
+        return [self._verdict(same) for same in list(rows.values())[:MOST_VERDICTS]]
 
-    def verdict(self, same: Sequence[Verdict]) -> list[Cell]:
+    def _verdict(self, same: Sequence[Verdict]) -> list[Cell]:
         v = same[0]
         first, _, more = v.reason.strip().partition("\n")
         names = [str(x.subject).removeprefix(self.variant.name).lstrip("/ ") or "the variant" for x in same]
@@ -371,7 +382,7 @@ class VariantView:
 def page(book: Book, variant: Variant) -> Page[VariantView]:
     """The page of one variant."""
     view = VariantView(book, variant)
-    scripts = ("source.js",) if any(book.listings(case.subject) for case in view.cases) else ()
+    scripts = (SOURCE,) if any(book.listings(case.subject) for case in view.cases) else ()
     return Page(name_of(variant.name), variant.name, "variant.html.j2", view, scripts=scripts)
 
 
@@ -396,8 +407,8 @@ def _sources(facts: Iterable[Fact | None]) -> str:
     return ", ".join(dict.fromkeys(f.source.value for f in facts if f is not None))
 
 
-def _figure(fact: Fact) -> Cell:
-    return replace(fact_cell(fact, brief=True), sort=None)
+def _figure(fact: Fact, *, with_unit: bool = True) -> Cell:
+    return replace(fact_cell(fact, with_unit=with_unit, brief=True), sort=None)
 
 
 def _dims(d: tuple[int, int, int]) -> str:

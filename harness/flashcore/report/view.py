@@ -27,6 +27,8 @@ from flashcore.report.cells import Cell, fact_cell, missing, not_applicable
 INDEX, ROOFLINE, BUDGETS = "index", "roofline", "budgets"
 #: The scripts of a page with charts.
 CHARTS = ("plotly-basic.min.js", "charts.js")
+#: The script of a page with source lines, which are in ``sources.js``.
+SOURCE = "source.js"
 
 #: The most shapes and columns on a page, which also shows the number of omitted ones.
 MAX_SHAPES = 40
@@ -54,12 +56,11 @@ def variant_cell(name: str, title: str = "", detail: str = "", shape: str = "") 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[View]):
-    """One page; its name is also its file name and anchor.
+    """One page; its name is also its file name and anchor. The header links those that are in no folder.
 
     Args:
         template: a file in ``templates/``, or a plugin's absolute path.
         view: the template's variables: a mapping, or an object named ``view`` in the template.
-        in_menu: whether the header links the page, in addition to the core pages.
         scripts: scripts in addition to ``report.js``: files in ``static/``, or a plugin's absolute paths.
         tables: an overview's tables for Markdown, as rows, the heading first.
     """
@@ -68,7 +69,6 @@ class Page(Generic[View]):
     title: str
     template: str
     view: View
-    in_menu: bool = False
     scripts: Sequence[str] = ()
     tables: Sequence[Sequence[Sequence[str]]] = ()
 
@@ -118,6 +118,12 @@ class Book:
         self.answers = Answers(self.readings, judgement)
         self.listings = cache(self._listings)  # a case's, each with its lines in order
         self._ladders: dict[tuple[str, ...], Ladder] = {}
+
+    @cached_property
+    def sources(self) -> dict[str, int]:
+        """The text of each recorded source file → its place in ``sources.js``: variants share most files."""
+        files = (text for listing in self.record.listings for text in listing.files.values())
+        return {text: i for i, text in enumerate(dict.fromkeys(files))}
 
     def role(self, variant: Variant) -> str:
         """``reference``, ``baseline`` or ``variant``."""

@@ -24,7 +24,7 @@ from flashcore.records import store
 from tests import factory
 from tests.support.compared import MORE, contradicting, timed
 from tests.support.judged import rendered
-from tests.support.pages import TODAY, Page, full
+from tests.support.pages import TODAY, Page, data, full
 
 OLD = "20260101T000000Z-0000"
 
@@ -32,8 +32,7 @@ OLD = "20260101T000000Z-0000"
 def read(folder: Path, record: Record, **options: Any) -> tuple[Page, dict[str, Any]]:
     rendered(record, folder, today=TODAY, pages=MORE, **options)
     text = (folder / "compare.html").read_text(encoding="utf-8")
-    match = re.search(r'id="compare-data">(.*?)</script>', text, re.DOTALL)
-    return Page(text), json.loads(match[1]) if match else {}
+    return Page(text), data(text, "compare")
 
 
 def place(data: Mapping[str, Any], label: str) -> int:

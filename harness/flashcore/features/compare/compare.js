@@ -17,10 +17,10 @@
   const options = (select, items) => (select.innerHTML = items.map(([key, text]) => `<option value="${esc(key)}">${esc(text)}</option>`).join(""));
 
   class Comparison {
-    constructor(box) {
+    constructor(box, given) {
       this.box = box;
       this.page = box.closest(".page");
-      this.given = JSON.parse(document.getElementById(`${box.dataset.compare}-data`).textContent);
+      this.given = given;
       this.labels = this.given.sides.map(([label]) => label);
       this.form = this.page.querySelector("form[data-pair]");
       this.form.addEventListener("change", ({ target }) => state.set({ [target.name]: target.value }));
@@ -196,8 +196,8 @@
 
   document.addEventListener("flashcore", () => {
     ({ state, all } = window.flashcore);
-    window.flashcore.add((root) => {
-      for (const box of all("[data-compare]", root)) window.comparison = new Comparison(box);
+    window.flashcore.add(async (root) => {
+      for (const box of all("[data-compare]", root)) window.comparison = new Comparison(box, await window.flashcore.data(box.dataset.compare));
     });
   });
 })();

@@ -28,13 +28,12 @@
   }
 
   class Verdicts {
-    constructor(table) {
+    constructor(table, given) {
       this.table = table;
       this.body = table.tBodies[0];
       this.box = table.parentElement;
       this.page = table.closest(".page");
       this.form = this.page.querySelector("form.controls");
-      const given = JSON.parse(document.getElementById(`${table.dataset.verdicts}-data`).textContent);
       this.count = given.count;
       this.linked = new Set(given.linked); // variants with a page
       for (const name of [...WORDS, "required", "budget", "launch", "value", "headroom", "from"]) this[name] = unpacked(given[name], given.count);
@@ -224,7 +223,7 @@
   }
 
   // --- the matrix: a cell filters the results ---
-  function matrix(table, verdicts) {
+  function matrix(table) {
     const facts = Array.from(table.tHead.rows[0].cells, (cell) => cell.dataset.fact);
     const heading = document.getElementById(table.dataset.matrix);
     table.addEventListener("click", (event) => {
@@ -238,13 +237,13 @@
 
   document.addEventListener("flashcore", () => {
     ({ state, all } = window.flashcore);
-    window.flashcore.add((root) => {
+    window.flashcore.add(async (root) => {
       for (const table of all("table[data-verdicts]", root)) {
-        const verdicts = (window.verdicts = new Verdicts(table));
-        const beside = verdicts.page.querySelector("table[data-matrix]");
-        if (beside) matrix(beside, verdicts);
+        const verdicts = new Verdicts(table, await window.flashcore.data(table.dataset.verdicts));
+        window.verdicts = verdicts;
         addEventListener("hashchange", () => verdicts.page.offsetParent && verdicts.read());
       }
+      for (const table of all("table[data-matrix]", root)) matrix(table);
     });
   });
 })();

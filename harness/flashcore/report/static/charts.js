@@ -8,10 +8,22 @@
   const TOP = 16; // px above a chart whose menu is outside
   let printed = false;
 
+  let library; // plotly, packed in window.library
+  async function unpack() {
+    const script = document.createElement("script");
+    script.src = URL.createObjectURL(new Blob([await window.flashcore.unpacked(window.library)], { type: "text/javascript" }));
+    const loaded = new Promise((resolve) => script.addEventListener("load", resolve));
+    document.head.append(script);
+    await loaded;
+  }
+  async function load(plot) {
+    plot.source ??= await window.flashcore.data(plot.dataset.figure);
+    await (library ??= unpack());
+  }
+
   // A figure with the view that was chosen of its menu.
   function figure(plot) {
-    const source = JSON.parse(document.getElementById(plot.dataset.figure).textContent);
-    const { data, layout } = window.charts.kinds[source.kind]?.(plot, source) ?? source;
+    const { data, layout } = window.charts.kinds[plot.source.kind]?.(plot, plot.source) ?? plot.source;
     const [menu] = layout.updatemenus ?? [];
     if (!menu) return { data, layout };
     const [{ visible }, view] = menu.buttons[plot.dataset.view ?? menu.active].args;
@@ -47,6 +59,7 @@
     return { data, layout };
   }
   async function draw(plot) {
+    await load(plot);
     const { data, layout } = composed(plot);
     const first = !plot.dataset.drawn;
     plot.dataset.drawn = "true";
@@ -117,7 +130,7 @@
   }
 
   // --- when: one chart per frame as they come into view, again when the width or the colors change ---
-  const pending = () => all(".plot:not([data-drawn])").filter((plot) => plot.clientWidth > 0);
+  const pending = () => all(".plot:not([data-drawn])").filter((plot) => plot.source && plot.clientWidth > 0);
   let busy = false;
   async function near() {
     if (busy) return;
@@ -134,7 +147,8 @@
       if (target.dataset.drawn && target.clientWidth && Number(target.dataset.width) !== target.clientWidth) draw(target);
   });
   const seen = new IntersectionObserver((entries) => entries.some((e) => e.isIntersecting) && near(), { rootMargin: "600px" });
-  function watch(part) {
+  async function watch(part) {
+    await Promise.all(all(".plot", part).map(load));
     for (const plot of all(".plot", part)) {
       seen.observe(plot);
       resized.observe(plot);

@@ -137,19 +137,21 @@
     form.addEventListener("submit", (event) => event.preventDefault());
   }
 
-  // --- packed parts: a shape until it is selected, a long table until it is opened ---
-  async function unpacked(packed) {
-    const bytes = Uint8Array.from(atob(packed.textContent), (c) => c.charCodeAt(0));
+  // --- packed parts: of a page until it is loaded (`now`), a shape until it is selected, a fold until it is opened ---
+  function unpacked(text) {
+    const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
   }
+  const data = async (name) => JSON.parse(await unpacked(document.getElementById(`${name}-data`).textContent));
   async function unfold(folded) {
     const part = document.createElement("div");
     part.className = folded.className.replace("packed ", "");
+    part.id = folded.dataset.anchor ?? "";
     Object.assign(part.dataset, folded.dataset);
-    part.innerHTML = await unpacked(folded);
+    part.innerHTML = await unpacked(folded.textContent);
     if (!folded.isConnected) return; // already unfolded by another call
     folded.replaceWith(part);
-    enliven(part);
+    await enliven(part);
   }
   document.addEventListener("toggle", ({ target }) => all(":not(div).closed", target).forEach(unfold), true);
   async function showShape(page) {
@@ -197,10 +199,10 @@
     all("table.sortable", root).forEach(sortable);
     all("form[data-controls]", root).forEach(controls);
     window.charts?.watch(root);
-    for (const make of makers) make(root);
+    return Promise.all([...makers.map((make) => make(root)), ...all(":not(div).now", root).map(unfold)]);
   }
   window.flashcore = {
-    state, all, enliven, unpacked, headed, variantPage,
+    state, all, enliven, unpacked, data, headed, variantPage,
     // Runs `make(root)` on the document, and on parts unfolded later.
     add(make) {
       makers.push(make);
@@ -208,9 +210,9 @@
     },
   };
   document.dispatchEvent(new Event("flashcore")); // for scripts loaded before this one
-  enliven(document);
+  const complete = enliven(document);
   alive = true;
-  Promise.all(all(".page").map(showShape)).finally(() => document.documentElement.classList.remove("pending"));
+  Promise.all([complete, ...all(".page").map(showShape)]).finally(() => document.documentElement.classList.remove("pending"));
 
   // --- hover text for touch screens and the keyboard: Enter goes from a table's region into it, arrow keys move ---
   const inspector = document.getElementById("inspector");
@@ -251,15 +253,8 @@
     // The other pages stay packed until they are opened.
     async function unpack(name) {
       const matches = all("script.packed[data-anchor]").filter((s) => name === s.dataset.anchor || name.startsWith(s.dataset.anchor + "-"));
-      const packed = matches.sort((a, b) => b.dataset.anchor.length - a.dataset.anchor.length)[0];
-      if (!packed) return;
-      const page = document.createElement("section");
-      page.className = "page";
-      page.id = packed.dataset.anchor;
-      page.dataset.title = packed.dataset.title;
-      page.innerHTML = await unpacked(packed);
-      packed.replaceWith(page);
-      enliven(page);
+      const [packed] = matches.sort((a, b) => b.dataset.anchor.length - a.dataset.anchor.length);
+      if (packed) await unfold(packed);
     }
     const show = async () => {
       await unpack(decodeURIComponent(address()[0]));

@@ -2,6 +2,8 @@
 "use strict";
 document.addEventListener("flashcore", () => {
   let panes = 0;
+  let unpacked;
+  const sources = () => (unpacked ??= window.flashcore.unpacked(window.sources).then(JSON.parse));
   // A list of rows [place, text, heat, why]; `moved` is called with the row that the reader selects.
   function pane(name, rows, moved) {
     const box = document.createElement("div");
@@ -56,14 +58,19 @@ document.addEventListener("flashcore", () => {
     return { box, mark, go, hottest };
   }
   async function build(details) {
-    const { lines, code } = JSON.parse(await window.flashcore.unpacked(details.querySelector("script")));
+    const given = JSON.parse(details.querySelector("script").textContent);
+    const files = (await sources()).map((text) => text.split("\n"));
+    const rows = ([first, ...others]) => first?.map((value, i) => [value, ...others.map((column) => column[i])]) ?? [];
+    const lines = rows(given.lines).map(([file, number, text, ...rest]) =>
+      [number ? `${file}:${number}` : "unknown line", text === 0 ? files[given.files[file]][number - 1].trimEnd() : text, ...rest]);
+    const code = rows(given.code);
     // The first column is each instruction's offset from the previous one.
     let offset = 0;
     for (const row of code) row[0] = (offset += row[0]).toString(16).padStart(5, "0");
     const made = lines.map(() => []);
-    code.forEach((row, i) => row.slice(4).forEach((line) => made[line].push(i)));
+    code.forEach((row, i) => row[4].forEach((line) => made[line].push(i)));
     const source = pane(`Source of ${details.dataset.name}`, lines, (i) => sass.mark(made[i]));
-    const sass = pane(`Machine code of ${details.dataset.name}`, code, (i) => source.mark(code[i].slice(4), code[i][4]));
+    const sass = pane(`Machine code of ${details.dataset.name}`, code, (i) => source.mark(code[i][4], code[i][4][0]));
     const both = document.createElement("div");
     both.className = "panes";
     both.append(source.box, sass.box);
