@@ -175,9 +175,9 @@ def moved(
         spec = FACTS.get(fact.name)
         if spec is None or spec.tier != "counters" or spec.group in GROUP_STAGE or fact.name in DURATIONS:
             continue
-        one = replace(change(fact, a.facts.number(fact.name, before or subject), fact.number), evidence=None)
+        one = change(fact, a.facts.number(fact.name, before or subject), fact.number)
         if one.size > MOVED:
-            results.append(one)
+            results.append(replace(one, evidence=None))
     return sorted(results, key=lambda change: (-change.size, change.fact))[:most]
 
 

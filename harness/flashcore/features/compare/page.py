@@ -81,8 +81,7 @@ class View:
         return compare_records.compare(self.book.other, self.book.record) if self.book.other is not None else None
 
     @cached_property
-    def data(self) -> dict[str, Any]:
-        """The script's data."""
+    def pairs(self) -> _Pairs:
         book, other = self.book, self.book.other
         sides = [Side(v, book.readings, True) for v in book.record.suite.variants.values()]
         if other is not None:
@@ -90,13 +89,19 @@ class View:
             shared = any(compare_records.same_shape(other, book.record, name) for name in other.suite.shapes)
             of_other = other.suite.variants.values()
             sides += [Side(v, readings, False, "" if shared else _shape(other, v)) for v in of_other]
-        return _Pairs(book, sides).data()
+        return _Pairs(book, sides)
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        """The script's data."""
+        return self.pairs.data()
 
     @property
-    def first(self) -> Mapping[str, Any] | None:
-        """The first pair; ``None`` if there is none."""
-        shape = next(iter(self.data["shapes"].values()), None)
-        return shape["pairs"][shape["first"]] if shape else None
+    def first(self) -> Mapping[str, Any]:
+        """The first pair."""
+        shape = next(iter(self.data["shapes"].values()))
+        pair: Mapping[str, Any] = shape["pairs"][shape["first"]]
+        return pair
 
     @property
     def shapes(self) -> list[Shape]:
@@ -120,7 +125,7 @@ class View:
 def page(book: Book) -> Page[View] | None:
     """The page ``compare``; ``None`` without a pair, and for an import's kernels, which have nothing in common."""
     view = View(book)
-    if view.first is None or (book.imported and book.other is None):
+    if not any(map(view.pairs.chosen, view.pairs.rows)) or (book.imported and book.other is None):
         return None
     return Page("compare", "Compare", str(HERE / "compare.html.j2"), view, scripts=(str(HERE / "compare.js"),))
 
@@ -175,8 +180,7 @@ class _Pairs:
         self.incomparable = compare_records.comparable(book.other, book.record) if book.other is not None else ""
 
     def data(self) -> dict[str, Any]:
-        shown = {s.name for s in self.book.shown_shapes}
-        shapes = {row.shape.name: of for row in self.book.rows if row.shape.name in shown and (of := self._of_row(row))}
+        shapes = {row.shape.name: self._of_row(row, *of) for row in self.rows if (of := self.chosen(row))}
         lines: dict[tuple[str, int, str], int] = {}
         sources = {str(i): places for i, side in enumerate(self.sides) if (places := _source(side, lines))}
         return {
@@ -191,8 +195,13 @@ class _Pairs:
             "moved": compare_records.MOVED,
         }
 
-    def _of_row(self, row: Row) -> dict[str, Any]:
-        """The cases of identical shapes and their pairs, the first one first; empty without a pair."""
+    @property
+    def rows(self) -> list[Row]:
+        shown = {s.name for s in self.book.shown_shapes}
+        return [row for row in self.book.rows if row.shape.name in shown]
+
+    def chosen(self, row: Row) -> tuple[dict[int, Shape], dict[str, tuple[int, int]], str] | None:
+        """The shape of each side, the pairs, and the first timed one; ``None`` without one."""
         shapes = {i: shape for i, side in enumerate(self.sides) if (shape := self._at(side, row))}
         timed = [i for i, shape in shapes.items() if self._time(i, shape, row)]
         best = self.book.ladder(*row.shapes).best
@@ -204,8 +213,11 @@ class _Pairs:
             for j in self._partners(i, row, timed, winner)
         }
         first = next((key for key, (i, j) in pairs.items() if i in timed and j in timed), None)
-        if first is None:
-            return {}
+        return (shapes, pairs, first) if first else None
+
+    def _of_row(
+        self, row: Row, shapes: Mapping[int, Shape], pairs: Mapping[str, tuple[int, int]], first: str
+    ) -> dict[str, Any]:
         return {
             "first": first,
             "cases": {str(i): self._case(self.sides[i], shape) for i, shape in shapes.items()},
