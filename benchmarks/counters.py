@@ -28,7 +28,7 @@ from flashcore.features.watch import child
 from flashcore.model.catalogue import FACTS, Kind
 from flashcore.model.record import Measured, StageNote, StageResult
 from flashcore.pipeline.opening import open_recordable
-from flashcore.pipeline.recording import Outcome, joined
+from flashcore.pipeline.recording import joined
 from flashcore.records import store
 from flashcore.stages.cases import child_cases
 from flashcore.stages.compiling import compile_all
@@ -70,7 +70,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         context = replace(
             context, options=replace(context.options, archs=(arch,)), variants=tuple(chosen), resident=child.TARGET
         )
-        built = compile_all(context)
+        built = compile_all(context, formula_facts(context))
         single = [v for v in chosen if any(p.variant == v.name and len(p.launches) == 1 for p in built.plans)]
         context = replace(context, built=built, variants=tuple(single[: options.kernels]))
         pairs = [(v, s) for v, s in context.cases("profile")]
@@ -91,7 +91,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 def _described(context: Any, result: StageResult) -> dict[str, Any]:
     """Of each case: seconds, facts, limiters, advice."""
     measured = Measured().plus(result, StageNote("profile", "ok", 0.0, ""))
-    record = joined(context, store.new_id(), Outcome(formula_facts(context), context.built, measured), [])
+    record = joined(context, store.new_id(), measured, [])
     cases: dict[str, Any] = {}
     for outcome in result.outcomes:
         readings = Readings(record)

@@ -25,6 +25,7 @@ from flashcore.pipeline.opening import open_context
 from flashcore.runner.queue import Pool
 from flashcore.stages.cases import child_cases
 from flashcore.stages.compiling import compile_all
+from flashcore.stages.formulas import formula_facts
 from flashcore.stages.settings import Settings
 
 SUITE, SHAPE = raw.ROOT / "kernels" / "attention", "mission"
@@ -51,7 +52,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     pairs = [(v, s) for v, s in context.cases("bench") if v.name in options.kernels]
     archs = replace(context.options, archs=(context.gpu_arch,))
     context = replace(context, options=archs, variants=tuple(v for v, _ in pairs))
-    context = replace(context, built=compile_all(context))
+    context = replace(context, built=compile_all(context, formula_facts(context)))
     cases = child_cases(context, pairs)
     repetitions = []
     with tempfile.TemporaryDirectory(prefix="bench-energy-") as scratch:

@@ -9,8 +9,8 @@ import pytest
 
 from flashcore.machine import toolchain
 from flashcore.model.causes import CodeChanged
-from flashcore.model.record import Built, Measured, Origin, Record
-from flashcore.pipeline.recording import Outcome, joined, recorded_before
+from flashcore.model.record import Measured, Origin, Record
+from flashcore.pipeline.recording import joined, recorded_before
 from flashcore.records import assemble, store
 from flashcore.stages.context import Context
 from tests import factory
@@ -25,13 +25,12 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
 
 def test_what_was_joined_and_what_is_stale_is_told(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     messages: list[str] = []
-    outcome = Outcome((), Built("", (), ()), Measured())
     result = factory.bare_record(
         joined=(Origin("run-1", "L4", "sm_89", "5 facts"), Origin("run-2", "L4", "sm_89", "1 fact")),
         stale={"fast/mission": CodeChanged("device")},
     )
     monkeypatch.setattr(assemble, "record_of", lambda *_: result)
-    assert joined(replace(context, say=messages.append), "id", outcome, [result]).stale == result.stale
+    assert joined(replace(context, say=messages.append), "id", Measured(), [result]).stale == result.stale
     assert [line.split(" on ")[0] for line in messages] == [
         "join: 5 facts from run run-1",
         "join: 1 fact from run run-2",
@@ -39,10 +38,10 @@ def test_what_was_joined_and_what_is_stale_is_told(context: Context, monkeypatch
     ]
     messages.clear()
     monkeypatch.setattr(assemble, "record_of", lambda *_: factory.bare_record())
-    joined(replace(context, say=messages.append), "id", outcome, [])
+    joined(replace(context, say=messages.append), "id", Measured(), [])
     assert len(messages) == 1 and messages[0].startswith(f"join: no measured run of {context.suite.name} in ")
     plain = replace(context, settings=replace(context.settings, records=()), say=messages.append)
-    joined(plain, "id", outcome, [])
+    joined(plain, "id", Measured(), [])
     assert len(messages) == 1
 
 

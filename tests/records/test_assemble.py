@@ -50,7 +50,7 @@ def keyed(code: str) -> dict[Case, CaseKey]:
 def present(suite: Suite) -> Findings:
     """The present sources, whose code is ``new``, without a GPU."""
     nothing = Built("13", (), ())
-    return Findings("gate", suite, factory.cases(suite), factory.environment(gpu=None), (), nothing, Measured())
+    return Findings("gate", suite, factory.cases(suite), factory.environment(gpu=None), nothing, Measured())
 
 
 @pytest.mark.parametrize("stages", [GPU_STAGES, GPU_STAGES[:-1]])
@@ -102,7 +102,7 @@ def test_a_run_whose_facts_cannot_be_read_adds_nothing(
     full = factory.record(id=FULL, keys=keys)
     places = recorded(tmp_path, full, dataclasses.replace(full, id=NEWER), damaged=[NEWER])
     runs = assemble.to_join(places, full.suite.name, full.gpu, before=None)
-    nothing = Findings("gate", full.suite, (), factory.environment(gpu=None), (), Built("13", (), ()), Measured())
+    nothing = Findings("gate", full.suite, (), factory.environment(gpu=None), Built("13", (), ()), Measured())
     record = assemble.record_of(NEWEST, nothing, runs)
     assert [o.run for o in record.joined] == [FULL]
     assert {o.origin for o in record.outcomes} == {FULL} and record.samples.keys() == full.samples.keys()
@@ -126,7 +126,7 @@ def test_a_second_run_on_the_same_gpu_counts_its_waves_once(tmp_path: Path, monk
     assert waves
     for facts in ((), waves):  # a gate without a GPU, and a measurement on it
         built = Built("13", older.artifacts, older.plans, facts)
-        present = Findings("bench", suite, (), older.environment, (), built, Measured())
+        present = Findings("bench", suite, (), older.environment, built, Measured())
         record = assemble.record_of(NEWEST, present, runs)
         assert sorted(map(str, record.facts.named("waves"))) == sorted(map(str, waves))
         assert not list(soundness.mistakes_in_facts(record, record.facts)), "such a record could not be read again"
@@ -164,7 +164,7 @@ def test_a_decision_that_does_not_hold_is_compared_with_the_newest_run_in_which_
     )
     recorded = [run(lost), run(kept, kept), run(older, older)]
     built = Built("13", (), (), tuple(run(lost, kept).facts))
-    nothing = Findings("gate", factory.suite(), (), factory.environment(), (), built, Measured())
+    nothing = Findings("gate", factory.suite(), (), factory.environment(), built, Measured())
     details = [fact.detail for fact in assemble.record_of(NEWEST, nothing, recorded).facts]
     assert details == [dataclasses.replace(lost, before="HMMA ×8"), kept]
     assert [fact.detail for fact in assemble.record_of(NEWEST, nothing, []).facts] == [lost, kept]

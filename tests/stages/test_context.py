@@ -14,6 +14,8 @@ from flashcore.machine import gpu_choice, toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.model.progress import Step
 from flashcore.model.suite import Where
+from flashcore.pipeline.opening import open_context
+from flashcore.stages import context
 from flashcore.stages.context import Context, ThisHost
 from flashcore.stages.settings import Settings
 from tests import factory
@@ -53,6 +55,23 @@ def test_references_are_timed_and_neither_profiled_nor_sanitized(tmp_path: Path)
     context = replace(made, variants=(variant, parent, reference), shapes=(SHAPES[0],))
     names = {stage: [v.name for v, _ in context.cases(stage)] for stage in ("bench", "profile", "sanitize")}
     assert names == {"bench": ["own", "parent", "cudnn"], "profile": ["own"], "sanitize": ["own"]}
+
+
+def test_companions_run_where_a_chosen_variant_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    selected = factory.variant("own", where=Where(("*",), ("long",)))
+    shapes = [factory.shape("mission"), factory.shape("long")]
+    variants = [selected, factory.variant("slow"), factory.reference("all")]
+    suite = replace(factory.suite(variants=variants, shapes=shapes), baseline="slow")
+    monkeypatch.setattr(context, "load", lambda *_: suite)
+    monkeypatch.setattr(Gpu, "find", lambda: None)
+
+    def taken(*shapes: str, variants: tuple[str, ...] = ("own",)) -> set[str]:
+        chosen = Settings("suite", variants=variants, shapes=shapes, build=str(tmp_path), upto="bench")
+        return {f"{v.name}/{s.name}" for v, s in open_context(chosen).cases("bench")}
+
+    assert taken() == {"own/long", "slow/long", "all/long"}
+    assert "all/mission" in taken("mission"), "what the user names is timed"
+    assert "all/mission" in taken(variants=())
 
 
 GPU = Gpu("NVIDIA L4", (8, 9), 58, 1, 1, 1.0, "1")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from flashcore.machine import toolchain
 from flashcore.machine.environment import of_this_machine
-from flashcore.model.record import Built, Fact, Measured, Record, Roof
+from flashcore.model.record import Measured, Record, Roof
 from flashcore.model.text import count
 from flashcore.pipeline.opening import open_recordable
 from flashcore.records import assemble, store
@@ -25,32 +25,27 @@ def recorded_before(context: Context, run_id: str | None) -> Iterator[Record]:
         yield from assemble.to_join(settings.places, context.suite.name, gpu, before=run_id)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A run's build and measurements."""
-
-    formulas: Sequence[Fact]
-    built: Built
-    measured: Measured = field(default_factory=Measured)
-    roofs: tuple[Roof, ...] | None = None
-
-
-def joined(context: Context, run_id: str, outcome: Outcome, recorded: Iterable[Record]) -> Record:
-    """The record of an outcome, joined with recorded runs; reports joined and stale results."""
+def joined(
+    context: Context,
+    run_id: str,
+    measured: Measured,
+    recorded: Iterable[Record],
+    roofs: tuple[Roof, ...] | None = None,
+) -> Record:
+    """The record of a build and its measurements, joined with recorded runs; reports joined and stale results."""
     settings, suite, say = context.settings, context.suite, context.say
     nvcc = toolchain.find_nvcc(context.build_folder) if suite.uses_nvcc else None
     (uuid,) = context.workers.uuids if len(context.workers.uuids) == 1 else ("",)
-    machine = of_this_machine(Path(suite.root), nvcc, context.gpu, context.gpu_arch, outcome.measured.ncu, uuid)
+    machine = of_this_machine(Path(suite.root), nvcc, context.gpu, context.gpu_arch, measured.ncu, uuid)
     findings = assemble.Findings(
         settings.command,
         suite,
         [(v, shape) for shape in context.shapes for v in context.variants if v.runs_on(shape)],
         machine,
-        outcome.formulas,
-        outcome.built,
-        outcome.measured,
+        context.built,
+        measured,
     )
-    record = assemble.record_of(run_id, findings, recorded, outcome.roofs)
+    record = assemble.record_of(run_id, findings, recorded, roofs)
     if settings.records and not (record.joined or record.stale):
         say(f"join: no measured run of {suite.name} in {', '.join(map(str, settings.places))}")
     for origin in record.joined:
@@ -63,5 +58,5 @@ def joined(context: Context, run_id: str, outcome: Outcome, recorded: Iterable[R
 def present(settings: Settings, say: Say) -> Record:
     """The record of the present sources, joined with measured facts that are still fresh; nothing is stored."""
     context = replace(open_recordable(settings), say=say)
-    built = compile_all(context)
-    return joined(context, store.new_id(), Outcome(formula_facts(context), built), recorded_before(context, None))
+    context = replace(context, built=compile_all(context, formula_facts(context)))
+    return joined(context, store.new_id(), Measured(), recorded_before(context, None))

@@ -44,6 +44,6 @@ def check_references(settings: Settings, say: Say) -> Record:
     note = StageNote("check", "ok", round(time.monotonic() - began, 3), "on a CPU, only references")
     environment = of_this_machine(Path(context.suite.root), None, None, None, None)
     findings = assemble.Findings(
-        settings.command, context.suite, pairs, environment, (), context.built, Measured().plus(result, note)
+        settings.command, context.suite, pairs, environment, context.built, Measured().plus(result, note)
     )
     return assemble.record_of(store.new_id(), findings, [])

@@ -7,7 +7,7 @@ profiles uses this machine's roofs: recorded, or measured in a separate run.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -17,14 +17,13 @@ from flashcore.machine.gpu import Gpu
 from flashcore.machine.gpu_choice import ALL
 from flashcore.model.files import PARTIAL
 from flashcore.model.progress import prefixed
-from flashcore.model.record import Measured, Record, Roof
+from flashcore.model.record import Fact, Measured, Record, Roof
 from flashcore.pipeline import resume as resuming
 from flashcore.pipeline import roofs
 from flashcore.pipeline.opening import executor_of, open_recordable
-from flashcore.pipeline.recording import Outcome, joined, recorded_before
-from flashcore.records import lookup, store
+from flashcore.pipeline.recording import joined, recorded_before
+from flashcore.records import store
 from flashcore.stages import gpu_stages
-from flashcore.stages.check.recorded import already_checked
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.context import Context, Say, silent
 from flashcore.stages.formulas import formula_facts
@@ -92,18 +91,15 @@ def run(context: Context, resumed: Path | None = None) -> Run:
     Raises:
         FlashcoreError: see the stages; earlier results are kept in ``<id>.partial``.
     """
-    formulas = formula_facts(context)
+    formulas = formula_facts(context)  # before anything is stored: a problem may be wrong
     folder = resumed or store.begin(Path(context.settings.profiles), store.new_id())
     run_id = folder.name.removesuffix(PARTIAL)
     context = replace(context, folder=folder)
     with store.claimed(folder), context.workers:
-        context = _compiled(context, resumed)
-        built = context.built
-        # Skip damaged runs, so that their cases are measured again.
-        trusted = already_checked(context, filter(lookup.is_readable, recorded_before(context, run_id)))
-        measured, ceilings = with_roofs(context, gpu_stages.measure(context, trusted))
-        record = joined(context, run_id, Outcome(formulas, built, measured, ceilings), recorded_before(context, run_id))
-        store.keep(folder, built.artifacts)
+        context = _compiled(context, formulas, resumed)
+        measured, ceilings = with_roofs(context, gpu_stages.measure(context))
+        record = joined(context, run_id, measured, recorded_before(context, run_id), ceilings)
+        store.keep(folder, context.built.artifacts)
         store.write(record, folder)
         resuming.forget(folder)
         final = store.complete(folder)
@@ -111,13 +107,13 @@ def run(context: Context, resumed: Path | None = None) -> Run:
     return Run(record, final, context.settings)
 
 
-def _compiled(context: Context, resumed: Path | None) -> Context:
+def _compiled(context: Context, formulas: Sequence[Fact], resumed: Path | None) -> Context:
     """The context with its build. Stores the settings and source hashes in the run's folder; if a new run cannot start,
     removes the folder."""
     gpu = context.gpu.name if context.gpu else "no GPU"
     try:
         gpu_stages.prepare(context)
-        context = replace(context, built=compile_all(context))
+        context = replace(context, built=compile_all(context, formulas))
         if resumed:
             resuming.require_same(resumed, context.built.source_hashes, gpu)
         else:

@@ -38,14 +38,13 @@ _NEWEST = 8  # runs to join from even if no stage of a case is missing, for resu
 class Findings:
     """The results of one invocation: the content of its record without joined facts.
 
-    ``formulas`` are the problems' formula facts. ``environment`` names the measuring GPU, if there is one.
+    ``environment`` names the measuring GPU, if there is one.
     """
 
     command: str
     suite: Suite
     cases: Sequence[tuple[Variant, Shape]]
     environment: Environment
-    formulas: Sequence[Fact]
     built: Built
     measured: Measured
 
@@ -73,7 +72,7 @@ class _Results:
         # Recorded results of a case that is now wrong are not joined.
         wrong = {o.case for o in measured.outcomes if o.stage == "check" and o.status == "failed"}
         done |= {(case, stage) for case in wrong for stage in GPU_STAGES}
-        facts = [*findings.formulas, *findings.built.facts, *measured.facts]
+        facts = [*findings.built.facts, *measured.facts]
         samples = dict(measured.raw_samples)
         return _Results(facts, [*measured.outcomes], samples, [measured.listings], [measured.reads], done)
 

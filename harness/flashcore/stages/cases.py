@@ -22,7 +22,6 @@ from flashcore.model.record import Artifact, CaseOutcome, CaseStatus, Plan, plan
 from flashcore.model.suite import CompiledCallable, PythonCallable, Shape, Stage, Variant
 from flashcore.runner.kernel_call import Compiled, KernelCall, Launched, Operator, Reference, Target
 from flashcore.stages.context import Context
-from flashcore.stages.formulas import works
 
 Pair = tuple[Variant, Shape]
 
@@ -95,8 +94,9 @@ def child_cases(context: Context, pairs: Sequence[Pair]) -> list[KernelCall]:
     """The cases as the processes that run kernels receive them."""
     artifacts = {a.variant: a for a in context.built.artifacts if a.arch == context.gpu_arch}
     plans = plans_for(context.built.plans, context.gpu_arch)
+    flop = {f.subject.case: f.number for f in context.built.facts if f.name == "formula_flop"}
     cases = []
-    for (variant, shape), work in zip(pairs, works(context.suite, pairs), strict=True):
+    for variant, shape in pairs:
         plan = plans.get((variant.name, shape.name))
         case = KernelCall.of(
             context.suite,
@@ -106,7 +106,7 @@ def child_cases(context: Context, pairs: Sequence[Pair]) -> list[KernelCall]:
             target=_target(context, variant, shape, artifacts.get(variant.name), plan),
             tolerance=variant.tolerance,
             seeds=context.suite.problems[variant.problem].seeds,
-            flop=work.get("flop"),
+            flop=flop.get(Case(variant.name, shape.name)),
             rank_by=shape.rank_by,
             repeats=0 if variant.is_reference else shape.repeats,
             launches=len(plan.launches) if plan else 0,

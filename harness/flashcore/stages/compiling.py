@@ -20,10 +20,13 @@ from flashcore.model.text import count
 from flashcore.stages.context import Context
 
 
-def compile_all(context: Context) -> Built:
+def compile_all(context: Context, formulas: Sequence[Fact] = ()) -> Built:
     """Builds, plans and static facts of the selected variants, for every arch and every shape that they support.
 
     With ``plans_only`` among its options, without static facts.
+
+    Args:
+        formulas: the problems' facts (:func:`flashcore.stages.formulas.formula_facts`), which a record and times need.
     """
     started = time.monotonic()
     suite, variants, folder, archs = context.suite, context.variants, context.build_folder, context.archs
@@ -39,7 +42,7 @@ def compile_all(context: Context) -> Built:
     for module, of_language in by_language(variants):
         artifacts += module.build(suite, folder, archs, of_language)
     nvcc = toolchain.find_nvcc(folder).version if suite.uses_nvcc else ""
-    built = Built(nvcc, tuple(artifacts), _plans(context, artifacts))
+    built = Built(nvcc, tuple(artifacts), _plans(context, artifacts), tuple(formulas))
     return built if context.options.plans_only else _described(built, context, time.monotonic() - started)
 
 
@@ -63,7 +66,7 @@ def _described(built: Built, context: Context, seconds: float) -> Built:
     """Adds static facts, and the kernels that a variant does not launch; reports the build's outcome."""
     suite, planned = context.suite, grouped((p.variant, p) for p in built.plans)
     artifacts: list[Artifact] = []
-    facts: list[Fact] = []
+    facts = [*built.facts]
     for artifact in built.artifacts:
         kernel_facts = static_facts.facts(artifact, Path(suite.root), suite)
         unlaunched = _unlaunched(context, built.plans, artifact, kernel_facts)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.machine.isolated import Ended, isolated
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
-from flashcore.model.files import content_hash
 from flashcore.model.record import CaseSubject, Fact, Source
 from flashcore.model.suite import Shape, Suite, Variant
-from flashcore.runner import opened_files
 from flashcore.runner.problem_file import load_problem, work_of
 from flashcore.stages.context import Context
 
@@ -57,39 +52,26 @@ def works(suite: Suite, cases: Iterable[tuple[Variant, Shape]]) -> list[dict[str
         UsageError: the file is incomplete, or its ``work()`` fails.
         FlashcoreError: the file cannot be imported.
     """
-    root = str(Path(suite.root).resolve())
-    keys = [(root, suite.problems[s.problem].file, json.dumps(dict(s.params)), v.roof) for v, s in cases]
-    if any(content_hash(path) != digest for path, digest in _read.items()):
-        _answers.clear()
-        _read.clear()
-    if missing := [key for key in dict.fromkeys(keys) if key not in _answers]:
-        answer = isolated(_TIME_LIMIT, lambda: _evaluated(missing))
-        if isinstance(answer, Ended):
-            code = answer.exit_code
-            how = "it timed out" if code is None else f"its process ended with exit code {code}"
-            named = ", ".join(dict.fromkeys(file for _, file, *_ in missing))
-            raise UsageError(f"{named}: expected work() to return amounts, but {how}\n{answer.output}".rstrip())
-        if isinstance(answer, dict):
-            raise (UsageError if answer["usage"] else FlashcoreError)(answer["text"])
-        amounts, reads = answer
-        _answers.update(zip(missing, amounts, strict=True))
-        _read.update(reads)
-    return [_answers[key] for key in keys]
+    cases = list(cases)
+    shapes = {(s.name, v.roof): s for v, s in cases}
+    file_of = {name: problem.file for name, problem in suite.problems.items()}
 
+    def evaluated() -> list[dict[str, float]] | dict[str, Any]:
+        try:
+            return [
+                work_of(load_problem(suite.root, file_of[shape.problem]), shape.params, roof)
+                for (_, roof), shape in shapes.items()
+            ]
+        except FlashcoreError as error:
+            return {"usage": isinstance(error, UsageError), "text": str(error)}
 
-_Key = tuple[str, str, str, str]  # the suite's folder, file, params as JSON, roof
-_answers: dict[_Key, dict[str, float]] = {}
-#: The files that the answers depend on, with the hashes of their content.
-_read: dict[str, str] = {}
-
-
-def _evaluated(keys: Iterable[_Key]) -> Any:
-    opened_files.watch()
-    read = {path: content_hash(path) for path in {os.path.join(root, file) for root, file, *_ in keys}}
-    try:
-        amounts = [work_of(load_problem(root, file), json.loads(params), roof) for root, file, params, roof in keys]
-    except FlashcoreError as error:
-        return {"usage": isinstance(error, UsageError), "text": str(error)}
-    for path in [*read]:
-        read |= opened_files.dependencies(path, "/")
-    return amounts, read
+    answer = isolated(_TIME_LIMIT, evaluated)
+    if isinstance(answer, Ended):
+        code = answer.exit_code
+        how = "it timed out" if code is None else f"its process ended with exit code {code}"
+        named = ", ".join(dict.fromkeys(file_of[shape.problem] for shape in shapes.values()))
+        raise UsageError(f"{named}: expected work() to return amounts, but {how}\n{answer.output}".rstrip())
+    if isinstance(answer, dict):
+        raise (UsageError if answer["usage"] else FlashcoreError)(answer["text"])
+    amounts: dict[tuple[str, str], dict[str, float]] = dict(zip(shapes, answer, strict=True))
+    return [amounts[s.name, v.roof] for v, s in cases]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from flashcore.errors import CapabilityError
@@ -35,11 +35,8 @@ def prepare(context: Context) -> None:
             STAGES[name].prepare(context)
 
 
-def measure(context: Context, checked: Collection[Case] = ()) -> Measured:
+def measure(context: Context) -> Measured:
     """Runs the GPU stages of the built variants, up to ``settings.upto``. A case that fails one is skipped in the next.
-
-    Args:
-        checked: cases that need no new check.
 
     Raises:
         CapabilityError: the first stage reports that the machine cannot run it.
@@ -52,7 +49,7 @@ def measure(context: Context, checked: Collection[Case] = ()) -> Measured:
     measured = Measured()
     with context.workers.leased(context.say) if names else contextlib.nullcontext():
         for name in names:
-            measured, done = _run(context, name, measured, checked)
+            measured, done = _run(context, name, measured)
             if not done:
                 break
             for more in context.settings.measurements if name == "bench" else ():
@@ -75,7 +72,7 @@ def _added(context: Context, name: str, measured: Measured) -> Measured:
     return measured.plus(StageResult(tuple(facts), ()), StageNote(name, "ok", round(time.monotonic() - started, 3)))
 
 
-def _run(context: Context, name: suite.Stage, measured: Measured, checked: Collection[Case]) -> tuple[Measured, bool]:
+def _run(context: Context, name: suite.Stage, measured: Measured) -> tuple[Measured, bool]:
     """Adds this stage's results to ``measured``; also returns whether the next stage can run.
 
     Raises:
@@ -83,14 +80,7 @@ def _run(context: Context, name: suite.Stage, measured: Measured, checked: Colle
     """
     say, started = context.say, time.monotonic()
     ready, left_out = cases.sort_out(context, name, measured.outcomes)
-    trusted = [(v, s) for v, s in ready if name == "check" and Case(v.name, s.name) in checked]
-    ready = [pair for pair in ready if pair not in trusted]
-    parts = (
-        f"{name}: {count(len(ready), 'case')}",
-        f"{len(left_out)} left out" if left_out else "",
-        f"{len(trusted)} checked in an earlier run" if trusted else "",
-    )
-    say(", ".join(filter(None, parts)))
+    say(f"{name}: {count(len(ready), 'case')}" + f", {len(left_out)} left out" * bool(left_out))
     (context.folder / name).mkdir(parents=True, exist_ok=True)
     try:
         result = STAGES[name].run(context, cases.child_cases(context, ready))

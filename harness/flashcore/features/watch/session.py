@@ -21,12 +21,12 @@ from flashcore.explain.verdict import Verdicts
 from flashcore.features.watch import answers, child
 from flashcore.features.watch.answers import Content, Question
 from flashcore.model.case import Case
-from flashcore.model.record import CaseOutcome, CaseSubject, Measured, Record, StageNote, StageResult
+from flashcore.model.record import CaseOutcome, CaseSubject, Fact, Measured, Record, StageNote, StageResult
 from flashcore.model.suite import Stage, Variant
 from flashcore.pipeline import revision
 from flashcore.pipeline.judging import Rules, judge_record
 from flashcore.pipeline.opening import open_recordable
-from flashcore.pipeline.recording import Outcome, joined
+from flashcore.pipeline.recording import joined
 from flashcore.records import store
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.stages.bench import case_times
@@ -75,6 +75,7 @@ class Session:
     say: Say
     newest: Save = field(default_factory=lambda: Save(0, 0.0))
     _context: Context = field(init=False)
+    _formulas: Sequence[Fact] = field(init=False)
     _is_outdated: bool = False  # the manifest or a problem changed since the context was made
     _read: set[Path] = field(default_factory=set)  # by problems
     _code: dict[str, object] = field(default_factory=dict)  # variant → its build that was answered
@@ -111,6 +112,7 @@ class Session:
             resident=child.TARGET,
             say=self._say,
         )
+        self._formulas = formula_facts(self._context)
         self._context.workers.stays = True
         self._context.workers.stop = self._stop
         for kept in (self._code, self._builds, self._references):  # of other problems
@@ -156,7 +158,7 @@ class Session:
         self._require_newest()
         if self._is_outdated:
             self._load()
-        context = replace(self._context, built=compile_all(self._context))
+        context = replace(self._context, built=compile_all(self._context, self._formulas))
         changed = []
         for variant in (v for v in context.variants if not v.is_reference):
             code = [(a.status, a.code, a.host, a.message) for a in context.built.artifacts if a.variant == variant.name]
@@ -299,7 +301,7 @@ class Session:
 
 
 def _record(context: Context, measured: Measured) -> Record:
-    return joined(context, store.new_id(), Outcome(formula_facts(context), context.built, measured), [])
+    return joined(context, store.new_id(), measured, [])
 
 
 def _answers(context: Context, measured: Measured, variant: Variant) -> Answers:
