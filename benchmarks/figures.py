@@ -36,11 +36,11 @@ from flashcore.model.record import subject_of
 from flashcore.pipeline.judging import Rules, judge_record
 
 RUNS = (
-    "20261122T202032Z-e0f5",
-    "20261130T203314Z-d013",
-    "20261128T012611Z-4606",
-    "20261128T012448Z-e0ef",
-    "20261127T190011Z-9dd2",
+    "20261201T110251Z-5b8e",
+    "20261201T110721Z-2275",
+    "20261201T111116Z-d794",
+    "20261201T111310Z-fc90",
+    "20261201T111158Z-403b",
 )
 #: Pairs of figures that must be compared at least.
 LEAST = 2000

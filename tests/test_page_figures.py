@@ -459,7 +459,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 #: With times, counters, samples and listings.
-RUN = "20261122T200558Z-d4f4"
+RUN = "20261201T111310Z-fc90"
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """The Python API, ``import flashcore as fc``: recorded runs as pandas frames, for notebooks and scripts. Names are
 stable.
 
-    run = fc.read_run("20261122T201621Z-c175")
+    run = fc.read_run("20261201T110251Z-5b8e")
     run.table("mission").sort_values("isolated_p50 [us]")
     fc.judge(run).exit_code
 

@@ -21,7 +21,7 @@ from flashcore.model.causes import CodeChanged, WrongAnswer, WrongElements
 from flashcore.model.record import CaseOutcome, Record
 from flashcore.records import store
 from tests import factory
-from tests.conftest import published
+from tests.conftest import published, two_names
 from tests.support.judged import judged
 
 ELEMENTS = WrongElements("out", 40, 400, (3, 9), "0.25", "nan", "last_tile")
@@ -62,7 +62,7 @@ def test_each_figure_is_the_reports() -> None:
 
 @pytest.mark.parametrize("name", ["scalar_row", "cp_async_2stage", "attention", "cudnn"])
 def test_cases_of_a_run_fit(name: str) -> None:
-    data = brief(judged(published()), f"{name}/mission")
+    data = brief(judged(two_names()), f"{name}/mission")
     for as_json in (True, False):
         assert 200 < len(fitted(data, as_json=as_json).encode()) <= MOST_BYTES
 

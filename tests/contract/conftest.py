@@ -20,8 +20,6 @@ from tests.recorded import RECORDED
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 EXPECTED = HERE / "expected"
-#: Published runs that sessions read: attention with times and counters, H100, roofs, an older one, several files.
-PUBLISHED = ("4c52", "d4f4", "c175", "0fac", "e0f5")
 #: No GPU, and nothing of the terminal or the CI service in which the tests run.
 SETTINGS = {"CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200", "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 _GIT = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
@@ -55,13 +53,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / "tests" / "suites" / suite, folder / suite, ignore=ignored)
     shutil.copytree(folder / "toy", folder / "suite")
     shutil.copytree(HERE / "suites", folder / "suites")
-    (folder / "published").mkdir()
-    for file in (ROOT / "profiles").glob("*.run.zip"):
-        if file.name.removesuffix(".run.zip")[-4:] in PUBLISHED:
-            (folder / "published" / file.name).symlink_to(file)
     for name, target in (
-        ("data", ROOT / "tests/data"), ("examples", ROOT / "examples"), ("reports", RECORDED / "reports")
-    ):  # fmt: skip
+        ("data", ROOT / "tests/data"),
+        ("published", ROOT / "profiles"),
+        ("examples", ROOT / "examples"),
+        ("reports", RECORDED / "reports"),
+    ):
         (folder / name).symlink_to(target)
     for words in (["init", "-q", "--template="], ["add", "suite"], [*_GIT, "commit", "-qm", "first"]):
         subprocess.run(["git", *words], cwd=folder, check=True)

@@ -42,7 +42,7 @@ def test_an_interrupted_run_is_continued_on_the_gpus_that_are_named(
 
 # --- roofs: measured once for a machine; another GPU, driver or limit makes it another machine ---
 
-RUN = "20261122T202015Z-0fac"
+RUN = "20261201T111116Z-d794"
 
 
 class Host:
@@ -75,9 +75,9 @@ def chosen(
     e = recorded.environment
     assert e.gpu and e.gpu_memory_bytes and e.gpu_sm_clock_mhz and e.driver
     gpu = Gpu(e.gpu, (9, 0), 132, e.gpu_memory_bytes, 1, e.gpu_sm_clock_mhz, e.driver)
-    host = Host(uuid or recorded.gpus[0].uuid, replace(gpu, **changes))
+    host = Host(uuid or (e.gpu_uuid or ""), replace(gpu, **changes))
     monkeypatch.setattr(run_module, "executor_of", lambda settings: host)
-    monkeypatch.setattr(roofs, "limits", lambda uuid: limits)
+    monkeypatch.setattr(roofs, "limits", lambda uuid: limits or e.gpu_limits)
     context = staged.context(folder)
     monkeypatch.setattr(run_module, "open_recordable", lambda settings, say, *, needs_gpu: context)
     measured = replace(recorded, id="20270101T000000Z-0001")

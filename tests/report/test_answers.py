@@ -23,7 +23,7 @@ from tests.support.judged import judged, summarized
 from tests.test_page_figures import figures, of
 
 #: With counters, without, and of the machine's roofs.
-RUNS = ("20261127T190011Z-9dd2", "20261128T012448Z-e0ef", "20261122T202032Z-e0f5")
+RUNS = ("20261201T111158Z-403b", "20261201T111310Z-fc90", "20261201T111116Z-d794")
 
 
 def shown(answer: Answer) -> set[str]:

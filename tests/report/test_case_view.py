@@ -12,7 +12,7 @@ from flashcore.model.record import Facts, Record
 from flashcore.report.case_view import SPEED_OF_LIGHT, CaseView
 from flashcore.report.cells import Bar
 from tests import factory
-from tests.conftest import published
+from tests.conftest import two_names
 from tests.support.judged import book_of
 
 BUSY = {"shared_wavefronts": 8e6, "l2_throughput": 70.0, "sm_throughput": None}
@@ -54,7 +54,7 @@ def test_what_is_unmeasured_says_so_and_shares_are_those_of_the_limiters() -> No
 
 def test_the_limiters_name_the_steps_that_the_advice_names() -> None:
     """Also one at an identical shape: it read "no step removed it" below the advice to do as that step did."""
-    recorded = published()
+    recorded = two_names()
     suite = recorded.suite
     view = CaseView(book_of(recorded), suite.variants["cluster_keys"], suite.shapes["d64_s512_h8"])
     shown = {limiter.kind: steps for limiter, _, steps in view.ranked}

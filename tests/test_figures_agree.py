@@ -21,16 +21,14 @@ from flashcore.report.case_view import CaseView
 from flashcore.report.overview_page import Overview, Section
 from flashcore.report.variant_page import VariantView
 from flashcore.report.view import Book
-from tests.conftest import published
+from tests.conftest import two_names
 from tests.marks import marks
 from tests.support.judged import book_of, summarized
-
-OVER_REFERENCE = [key for key, *_ in overview_page.COLUMNS].index("over-reference")
 
 
 @functools.cache
 def book() -> Book:
-    return book_of(published())
+    return book_of(two_names())
 
 
 @functools.cache
@@ -39,7 +37,7 @@ def sections() -> dict[str, Section]:
 
 
 def case(variant: str, shape: str) -> CaseView:
-    suite = published().suite
+    suite = two_names().suite
     return CaseView(book(), suite.variants[variant], suite.shapes[shape])
 
 
@@ -50,10 +48,11 @@ def test_headline_table_and_variant_page_have_one_ratio() -> None:
         assert answer is not None, shape
         winner = answer.case.variant.name
         row = next(r for r in section.rows if r.cells[0].text == winner)
-        assert answer.summary[2].sort == row.cells[OVER_REFERENCE].sort, shape
+        column = [key for key, *_ in section.columns].index("over-reference")
+        assert answer.summary[2].sort == row.cells[column].sort, shape
         assert answer.speedup.startswith(f"{answer.summary[2].sort:.3f}\u00a0×"), shape
         as_recorded += 1
-        assert answer.summary[2].sort == published().facts.number("speedup_vs_reference", answer.case.subject), shape
+        assert answer.summary[2].sort == two_names().facts.number("speedup_vs_reference", answer.case.subject), shape
     assert as_recorded == 13
 
 
@@ -74,7 +73,7 @@ def in_documentation() -> list[str]:
     pytest.importorskip("sphinx")
     from docs._ext import generated_reference
 
-    return [line.split("`")[1] for line in list(generated_reference._times(published()))[2:-1]]
+    return [line.split("`")[1] for line in list(generated_reference._times(two_names()))[2:-1]]
 
 
 #: Each table that ranks variants or has a verdict: the names of its rows.
@@ -83,8 +82,8 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "switch": lambda: on_pages('data-names="([^"]*)"'),
     "all shapes": lambda: [name.replace("<wbr>", "") for name in on_pages(r'index.html\?shape=\w+">(.*?)</a>')],
     "rooflines": lambda: [s.title for s in roofline_page.Roofline(book()).shapes],
-    "terminal": lambda: re.findall(r"^(\S.*) \(.*\), ranked by", text_tables.ladder(published()), re.MULTILINE),
-    "markdown": lambda: re.findall(r"^\| (.*?) \|", summarized(published()).partition("### Winners")[2], re.MULTILINE)[
+    "terminal": lambda: re.findall(r"^(\S.*) \(.*\), ranked by", text_tables.ladder(two_names()), re.MULTILINE),
+    "markdown": lambda: re.findall(r"^\| (.*?) \|", summarized(two_names()).partition("### Winners")[2], re.MULTILINE)[
         2:
     ],
     "documentation": in_documentation,
@@ -93,7 +92,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
 
 @pytest.mark.parametrize("table", TABLES)
 def test_identical_problems_are_one_row(table: str) -> None:
-    shapes = published().suite.shapes
+    shapes = two_names().suite.shapes
     rows = [name.split(" = ") for name in TABLES[table]()]
     computations = [{computation(shapes[name]) for name in names} for names in rows]
     assert all(len(same) == 1 for same in computations)
@@ -112,7 +111,7 @@ def test_one_problem_under_two_names_has_one_verdict() -> None:
     # cudnn took 4 % less time as ``b4_s4096``, on the other GPU.
     assert section.answer.pair == "wgmma_persistent/d64_s4096 against cudnn_general/d64_s4096"
     names = (("cudnn_general", "d64_s4096"), ("wgmma_persistent", "d64_s4096"))
-    times = [published().facts.number("back_to_back_p50", CaseSubject(Case(v, s))) or 0 for v, s in names]
+    times = [two_names().facts.number("back_to_back_p50", CaseSubject(Case(v, s))) or 0 for v, s in names]
     assert over_reference.sort == pytest.approx(times[0] / times[1], rel=0.01)
 
 
@@ -130,7 +129,7 @@ def test_two_levels_of_a_time_are_stated_with_both() -> None:
 
 def test_a_prediction_of_time_and_its_step_have_one_ratio() -> None:
     """``wgmma_key_groups_2`` has 120 samples and its parent 110, and only 110 rounds of both."""
-    record, compared = published(), 0
+    record, compared = two_names(), 0
     for shape in record.suite.shapes.values():
         for step in book().ladder(shape).steps:
             for judged in step.judged:
@@ -142,7 +141,7 @@ def test_a_prediction_of_time_and_its_step_have_one_ratio() -> None:
 
 
 def test_every_speedup_in_a_remedy_is_the_steps() -> None:
-    for shape in published().suite.shapes.values():
+    for shape in two_names().suite.shapes.values():
         steps = {s.variant.name: s for s in book().ladder(shape).steps}
         for reduced in remedies(book().readings, shape.name).values():
             for r in reduced:
@@ -165,7 +164,7 @@ def test_memory_has_a_bar_for_each_counted_path() -> None:
 
 
 def test_waves_of_an_arch_without_a_gpu_say_why_they_are_missing() -> None:
-    view = VariantView(book(), published().suite.variants["tma_split_keys"])
+    view = VariantView(book(), two_names().suite.variants["tma_split_keys"])
     waves = 3 + [*variant_page.OCCUPANCY].index("waves")
     by_arch = {row[0].text: row[waves] for row in view.occupancy}
     assert by_arch["sm_90a"].kind == "number"
@@ -179,7 +178,7 @@ def test_the_counts_of_unmeasured_results_include_those_of_goals() -> None:
     shell = report._Shell(book(), [page], False)
     legend = shell.html(page.template, page, anchor="budgets", view=page.view).split("</fieldset>")[0]
     counts = book().judgement.counts()
-    assert f"{counts['unmeasured']:,} limits, {unmeasured} goals" in legend
+    assert f"{counts['unmeasured']:,} limits, {unmeasured:,} goals" in legend
 
 
 def test_a_limiter_has_one_share_on_its_page() -> None:
