@@ -54,7 +54,7 @@ def test_a_cause_is_read_as_it_was_written(code: str) -> None:
 
 #: Texts that are shown elsewhere, or only where another is not given.
 UNTOLD = {("compile_failed", "file"), ("source_line", "file"), ("code_changed", "part"),
-          ("unsupported_arch", "archs"), ("clock_reasons", "reasons"), ("no_plan", "profiled")}  # fmt: skip
+          ("unsupported_arch", "archs"), ("no_plan", "profiled")}  # fmt: skip
 
 
 @pytest.mark.parametrize("code", [code for code in CODES if code != Unknown.code])

@@ -18,7 +18,7 @@ from flashcore.model.catalogue import TENSOR_TYPES
 from flashcore.model.cause import cause_text
 from flashcore.model.causes import Caches
 from flashcore.model.groups import grouped
-from flashcore.model.record import CaseSubject, CodeSubject, Record, Roof, RoofOrigin, plans_for
+from flashcore.model.record import CaseSubject, CodeSubject, Record, Roof, RoofOrigin, plans_for, throttle_reasons
 from flashcore.model.suite import TIMING_MODES, Stage, Variant
 from flashcore.model.text import percentage, same_hardware, significant
 
@@ -551,7 +551,7 @@ def case_bounds(record: Record) -> list[CaseBounds]:
         number = partial(record.facts.number, subject=case.subject)
         throttle = record.facts.get("throttle", case.subject)
         highest = None
-        if device and throttle and "power_cap" in str(throttle.value).split(", "):
+        if device and "power_cap" in throttle_reasons([throttle]):
             highest = device.clock_mhz  # at the power limit the clock changes between its readings
         gaps = []
         for mode in TIMING_MODES if case.subject.case not in record.stale else ():

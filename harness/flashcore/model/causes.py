@@ -558,14 +558,6 @@ class FirstRound(Basis):
     form = "timed no further after a first round: the case cannot be among the first of its shape (99 %)"
 
 
-class ClockReasons(Basis):
-    """The driver's reasons for a lower clock, in some of its readings between a shape's rounds."""
-
-    form = "{looks} readings between this shape's rounds"
-    looks: int
-    reasons: tuple[str, ...]
-
-
 class Caches(Basis):
     """ncu did not flush the caches before a kernel (``kept``), or the report does not say."""
 

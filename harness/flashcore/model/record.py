@@ -432,6 +432,19 @@ class Environment:
     variables: Mapping[str, str] = field(default_factory=dict)  # environment variables that changed the build
 
 
+def throttle_value(reasons: Iterable[str]) -> str:
+    """The value of the fact ``throttle``: the driver's reasons for a lower clock, as codes; see
+    :func:`throttle_reasons`."""
+    return ", ".join(dict.fromkeys(reasons)) or "none"
+
+
+def throttle_reasons(facts: Iterable[Fact | None]) -> set[str]:
+    """The reasons in the values of facts ``throttle``."""
+    return {code for fact in facts if fact and fact.value is not None for code in str(fact.value).split(", ")} - {
+        "none"
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class SharingGpu:
     """One of several GPUs that shared the cases of a run.

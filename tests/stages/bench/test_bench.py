@@ -11,7 +11,6 @@ import pytest
 from flashcore.machine import gpu_choice, toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.model.case import Case
-from flashcore.model.causes import ClockReasons
 from flashcore.model.progress import Step
 from flashcore.model.record import CaseSubject, Facts, Measured, StageNote, StageResult
 from flashcore.pipeline.opening import open_context
@@ -61,14 +60,15 @@ def test_the_record_says_which_gpu_timed_what(tmp_path: Path) -> None:
     shapes = [{c.shape for c in g.cases["bench"]} for g in gpus]
     assert shapes[0] | shapes[1] == set(SHAPES) and not shapes[0] & shapes[1] and all(shapes)
     assert sorted(c for g in gpus for c in g.cases["bench"]) == sorted(c.case for c in CASES)
-    seen = {"bench_sm_clock": (1800.0, 1900.0), "bench_temperature": (60.0, 50.0)}
+    seen: dict[str, tuple[float | str, ...]] = {
+        "bench_sm_clock": (1800.0, 1900.0),
+        "bench_temperature": (60.0, 50.0),
+        "throttle": ("none", "power_cap"),
+    }
     cases = [(c.variant, c.shape) for c in gpus[0].cases["bench"][:2]]
     timing_facts = [
         factory.fact(n, x, v, shape=s) for n, xs in seen.items() for x, (v, s) in zip(xs, cases, strict=True)
     ]
-    for (v, s), reasons in zip(cases, ((), ("power_cap",)), strict=True):
-        detail = ClockReasons(2, reasons)
-        timing_facts.append(factory.fact("throttle", ", ".join(reasons) or "none", v, shape=s, detail=detail))
     first, second = bench.used(TWO, tmp_path, Measured().plus(replace(result, facts=tuple(timing_facts)), NOTE))
     assert (first.sm_clock_mhz, first.temperature, first.throttle) == (1850.0, 60.0, ("power_cap",))
     assert (second.sm_clock_mhz, second.temperature, second.throttle) == (None, None, ())

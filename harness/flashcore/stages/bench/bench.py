@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.model.case import Case
-from flashcore.model.causes import ClockReasons
 from flashcore.model.groups import grouped
-from flashcore.model.record import Measured, SharingGpu, StageResult
+from flashcore.model.record import Measured, SharingGpu, StageResult, throttle_reasons
 from flashcore.runner.journal import lost_in, measured_on
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.process import Place
@@ -55,7 +54,7 @@ def used(places: Sequence[Place], folder: Path, measured: Measured) -> tuple[Sha
             cases[stage] = tuple(o.case for o in ran if on.get(o.shape if stage == "bench" else str(o.case)) == gpu)
         facts = [f for f in measured.facts if f.subject.case in cases.get("bench", ()) and f.value is not None]
         state: dict[str, list[Any]] = grouped((f.name, f.value) for f in facts)
-        reasons = {reason for f in facts if isinstance(f.detail, ClockReasons) for reason in f.detail.reasons}
+        reasons = throttle_reasons(f for f in facts if f.name == "throttle")
         clocks = state.get("bench_sm_clock")
         entries.append(
             SharingGpu(

@@ -37,7 +37,6 @@ from flashcore.model.causes import (
     REFERENCE_NOT_TIMED,
     TOO_FEW_CALLS,
     UNANSWERED,
-    ClockReasons,
     FirstRound,
     HungBefore,
     OverReference,
@@ -333,6 +332,6 @@ def _ratio_facts(
 def _state_facts(case: KernelCall, state: Mapping[str, Any]) -> Iterator[Fact]:
     """Clock, temperature and throttling while the shape was timed."""
     lacking = NO_NVML(state.get("note", ""))
-    looks = ClockReasons(state.get("looks", 0), tuple(dict.fromkeys(state.get("throttle") or ())))
+    note = f"{state.get('looks', 0)} readings between this shape's rounds"
     for name, value in state_values(state).items():
-        yield _fact(case, name, value, looks if name == "throttle" else looks.text, lacking, Source.NVML)
+        yield _fact(case, name, value, note, lacking, Source.NVML)

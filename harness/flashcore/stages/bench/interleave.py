@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flashcore.machine.gpu import Nvml
+from flashcore.model.record import throttle_value
 from flashcore.runner.kernel_call import synchronize
 from flashcore.stages.bench.racing import Race
 from flashcore.stages.bench.statistics import P90_SAMPLES, StopRule
@@ -68,7 +69,7 @@ def state_values(seen: Mapping[str, Any]) -> dict[str, Any]:
         "bench_sm_clock": statistics.median(clocks) if clocks else None,
         "bench_temperature": max(degrees) if degrees else None,
         "bench_other_processes": seen.get("others"),
-        "throttle": None if reasons is None else ", ".join(dict.fromkeys(reasons)) or "none",
+        "throttle": None if reasons is None else throttle_value(reasons),
     }
 
 
