@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lxml import etree, html
 
+from tests.support.pages import unpacked
+
 if TYPE_CHECKING:
     from tests.contract.session import Output
 
@@ -140,9 +142,9 @@ def packed(output: Output, pattern: str) -> Json:
 
 
 def page(output: Output, pattern: str, *queries: str) -> Json:
-    """What each XPath finds on a page: the number of elements, or the distinct strings."""
+    """What each XPath finds on a page with its packed parts: the number of elements, or the distinct strings."""
     (file,) = output.folder.glob(pattern)
-    tree = html.fromstring(file.read_text(encoding="utf-8"))
+    tree = html.fromstring(unpacked(file.read_text(encoding="utf-8")))
     results: dict[str, Json] = {}
     for query in queries:
         items = list(cast("Any", tree.xpath(query)))
