@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,16 @@ def slower(case: str, night: int) -> float:
 
 def edited(case: str, night: int) -> str:
     return "b" if case.startswith("fast/") and night >= SLOW else "a"
+
+
+def view(page: str, at: int) -> dict[str, Any]:
+    """A view of the page's chart: its label, its lines and its layout."""
+    figure = embedded(page, "trends-times")
+    (menu,) = figure["layout"]["updatemenus"]
+    button = menu["buttons"][at]
+    visible, layout = button["args"][0]["visible"], button["args"][1]
+    lines = [line for line, shown in zip(figure["data"], visible, strict=True) if shown]
+    return {"label": button["label"], "data": lines, "layout": layout}
 
 
 @pytest.fixture
@@ -167,20 +178,31 @@ def test_the_page_shows_severity_drawings_and_what_was_not_judged(
     write(profiles, NIGHTS, slower, code=edited, edit=spilling)
     assert told(capsys, "-o", "reports", "--since", run_of(SLOW - 1))[0] == Exit.FAILED
     page = (profiles.parent / "reports" / "trends.html").read_text()
-    assert "fast/mission on NVIDIA H200: " in page and "kept their level" in page
-    figure = embedded(page, "case-1")
+    assert "fast/mission" in page and "7 cases kept their level" in page
+    assert {line["name"] for line in view(page, 0)["data"]} == {"fast/mission", "split/mission", "split/long"}
+    figure = view(page, 1)
     every = ["time, µs", "floor, µs", "bench_sm_clock", *COUNTERS, "spill_store_bytes"]
     lines = {line["name"]: line for line in figure["data"]}
     assert list(lines) == every, "the static facts that did not change are left out"
     assert all(line["x"] == [*range(NIGHTS)] and len(line["y"]) == NIGHTS for line in lines.values()), "one axis"
     assert lines["spill_store_bytes"]["y"][SLOW - 1 : SLOW + 1] == [0, 64]
     marked = figure["layout"]["xaxis"]["ticktext"]
-    assert [f"{night:06d}000000" in marked for night in (0, SLOW, NIGHTS - 1, 1)] == [True, True, True, False]
+    assert [f"{night:06d}00" in marked for night in (0, SLOW, NIGHTS - 1, 1)] == [True, True, True, False]
     (change,) = [shape for shape in figure["layout"]["shapes"] if shape.get("yref") == "paper"]
     assert change["x0"] == SLOW - 0.5 and change["line"]["dash"] == "solid", "the kernel changed"
     told(capsys, "slow/mission", "-o", "other")
     other = (profiles.parent / "other" / "trends.html").read_text()
-    assert "of slow/mission over its runs" in other and "of fast/mission" not in other, "a case that kept its level"
+    assert view(other, 1)["label"] == "slow/mission" and "fast/mission" not in other, "a case that kept its level"
     assert f"{SLOW - 1:06d}000000..{SLOW:06d}000000" in page
     told(capsys, "-o", "again", "--since", run_of(SLOW - 1))
     assert (profiles.parent / "again" / "trends.html").read_text() == page, "the same bytes"
+
+
+def test_the_history_of_a_report_has_the_trends_of_its_suite(profiles: Path) -> None:
+    pytest.importorskip("jinja2")
+    write(profiles, NIGHTS, slower, code=edited)
+    assert main(["report", "-o", "reports"]) == Exit.OK
+    text = (profiles.parent / "reports" / "history.html").read_text()
+    assert view(text, 1)["label"] == "fast/mission" and "variant/fast.html?shape=mission" in text
+    (menu,) = re.findall('<nav aria-label="Pages">.*?</nav>', text, re.DOTALL)
+    assert menu.count("History") == 1 and "Trends" not in menu

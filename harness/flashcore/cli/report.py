@@ -43,5 +43,5 @@ def run(arguments: argparse.Namespace) -> int:
         output.write(text, arguments.output)
     else:
         target = pages.Target(arguments.output, arguments.single_file)
-        print(pages.write(target, judged)[0])
+        print(pages.write(target, judged, places=options.places(arguments))[0])
     return Exit.OK

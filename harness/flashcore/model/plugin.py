@@ -19,7 +19,6 @@ Kind = Literal[
     "help",
     "options",
     "pages",
-    "sections",
     "facts",
     "causes",
     "tables",
@@ -47,8 +46,8 @@ class Plugin(NamedTuple):
         help: a command, or an executor's option ``--NAME`` → its help line, so that help imports neither.
         options: a command → a module with ``add_arguments(parser)`` and ``run(arguments) -> int | None``, which is
             called before the command; it replaces the command if it returns an exit code.
-        pages: a page of the report → ``page(book) -> Page | None``. It replaces a core page of the same name.
-        sections: a page of the report → ``section(book) -> Markup``, HTML appended to the page.
+        pages: a page of the report, or a part of one → ``page(book) -> Page | None``. It replaces a core page of the
+            same name.
         facts: a fact's name → its :class:`~flashcore.model.catalogue.FactSpec`. Facts with an ncu metric are profiled.
         causes: a code → a class or a template as in :mod:`flashcore.model.causes`.
         tables: a manifest table ``[NAME.…]`` → its form, a :class:`flashcore.suites.schema.TableForm`.
@@ -68,7 +67,6 @@ class Plugin(NamedTuple):
     help: Entries = _NONE
     options: Entries = _NONE
     pages: Entries = _NONE
-    sections: Entries = _NONE
     facts: Entries = _NONE
     causes: Entries = _NONE
     tables: Entries = _NONE

@@ -1,7 +1,8 @@
-"""Writes the report of recorded runs, including plugins' pages and sections."""
+"""Writes the report of recorded runs, including plugins' pages."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,13 +22,12 @@ class Target:
     single_file: bool
 
 
-def write(target: Target, judged: Judged, against: Record | None = None) -> list[Path]:
+def write(target: Target, judged: Judged, against: Record | None = None, *, places: Sequence[Path] = ()) -> list[Path]:
     """Writes the pages of a run; returns their paths, the entry page first. See :func:`flashcore.report.render`."""
     folder = Path(target.folder or Path(of_project("reports")) / judged.record.id)
     return report.render(
-        Book(judged.record, judged.judgement, against),
+        Book(judged.record, judged.judgement, against, places),
         folder,
         single_file=target.single_file,
         pages=[make for _, make in plugins.objects("pages")],
-        sections=plugins.objects("sections"),
     )

@@ -41,6 +41,6 @@ def profile(settings: Settings, rules: Rules, target: pages.Target, say: Say, *,
     previous = next((r for r in earlier if r.gpu == record.gpu), None) if chosen.variants else None
     rules = replace(rules, variants=chosen.variants, shapes=chosen.shapes, archs=chosen.archs)
     judged = judge_record(rules, record)
-    files = pages.write(target, judged)
+    files = pages.write(target, judged, places=[Path(settings.profiles)])
     say(f"report: {len(files)} pages in {files[0].parent}")
     return Profiled(done, previous, judged, files)

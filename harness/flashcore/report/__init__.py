@@ -48,9 +48,6 @@ MARKER = ".flashcore-report"
 #: Runs before the first paint: hides the page until its packed parts are there.
 _HIDE = 'document.documentElement.classList.add("pending");\n'
 
-#: (page name, function that renders an HTML section below the page's content).
-Sections = Sequence[tuple[str, Callable[[Book], Markup]]]
-
 
 def render(
     book: Book,
@@ -58,7 +55,6 @@ def render(
     *,
     single_file: bool = False,
     pages: Sequence[Callable[[Book], Page[Any] | None]] = (),
-    sections: Sections = (),
 ) -> list[Path]:
     """Writes the report of a record and returns the paths of its pages, the overview first.
 
@@ -68,7 +64,6 @@ def render(
         folder: created if missing; an earlier report in it is replaced.
         single_file: one ``index.html`` with all pages, for mailing.
         pages: plugins' pages: each function makes a page, or ``None`` if the record has nothing for it.
-        sections: plugins' sections.
 
     Raises:
         UsageError: ``folder`` contains something that is not a report.
@@ -82,7 +77,7 @@ def render(
     every += [page for make in pages if (page := make(book)) is not None]
     every = [*{page.name: page for page in every}.values()]  # a plugin's page replaces the page of the same name
     every += [variant_page.page(book, v) for v in book.record.suite.variants.values()]
-    files = _files(_Shell(book, every, single_file, sections))
+    files = _files(_Shell(book, every, single_file))
     replace_folder(folder, {**files, MARKER: "\n".join(sorted(files)) + "\n"})
     return [folder / name for name in files if name.endswith(".html")]
 
@@ -92,9 +87,13 @@ class _Shell:
     """The pages of a record, with their frame."""
 
     book: Book
-    pages: Sequence[Page[Any]]
+    every: Sequence[Page[Any]]
     single: bool
-    sections: Sections = ()
+
+    @cached_property
+    def pages(self) -> Sequence[Page[Any]]:
+        """Those that are not a part of another."""
+        return [page for page in self.every if not page.below]
 
     @cached_property
     def gate(self) -> Cell:
@@ -108,6 +107,11 @@ class _Shell:
     def navigation(self) -> Sequence[tuple[str, str]]:
         """(name, label) of each page in the header: all but the variants'."""
         return [(p.name, p.title) for p in self.pages if "/" not in p.name]
+
+    def body(self, page: Page[Any]) -> Markup:
+        """A page without its frame and its parts."""
+        variables = page.view if isinstance(page.view, Mapping) else {"view": page.view}
+        return self.html(page.template, page, anchor=page.anchor, **variables)
 
     def html(self, template: str, page: Page[Any], **variables: Any) -> Markup:
         """Renders a template with the variables of all pages; ``up`` is the relative path to the report's folder."""
@@ -179,11 +183,9 @@ def _body_at(index: int) -> _Body:
 
 
 def _body(shell: _Shell, page: Page[Any]) -> _Body:
-    anchor = page.name.replace("/", "-")
-    variables = page.view if isinstance(page.view, Mapping) else {"view": page.view}
-    html = shell.html(page.template, page, anchor=anchor, **variables)
-    html += Markup().join(section(shell.book) for name, section in shell.sections if name == page.name)
-    return _Body(anchor, page.title, html, page.scripts)
+    whole = [page, *(part for part in shell.every if part.below == page.name)]
+    scripts = [script for part in whole for script in part.scripts]
+    return _Body(page.anchor, page.title, Markup().join(map(shell.body, whole)), scripts)
 
 
 @functools.lru_cache(maxsize=8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from flashcore.explain import heat, ladder, measured_roofs
@@ -63,6 +64,7 @@ class Page(Generic[View]):
         view: the template's variables: a mapping, or an object named ``view`` in the template.
         scripts: scripts in addition to ``report.js``: files in ``static/``, or a plugin's absolute paths.
         tables: an overview's tables for Markdown, as rows, the heading first.
+        below: the page at whose end it stands, as a part of it.
     """
 
     name: str
@@ -71,6 +73,11 @@ class Page(Generic[View]):
     view: View
     scripts: Sequence[str] = ()
     tables: Sequence[Sequence[Sequence[str]]] = ()
+    below: str = ""
+
+    @property
+    def anchor(self) -> str:
+        return self.name.replace("/", "-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +99,12 @@ class Book:
         record: Record,
         judgement: Judgement,
         other: Record | None = None,
+        places: Sequence[Path] = (),
     ) -> None:
         suite = record.suite
         self.record = record
         self.other = other  # a record to compare with
+        self.places = places  # of other runs
         self.judgement = judgement
         self.artifacts = {(a.variant, a.arch): a for a in record.artifacts}
         self.budgets = {b.name: b for b in suite.budgets}

@@ -11,8 +11,8 @@ import pytest
 
 from flashcore.cli import text_tables
 from flashcore.errors import CapabilityError
+from flashcore.features.energy import page as energy_page
 from flashcore.features.energy.measure import measure
-from flashcore.features.energy.section import section
 from flashcore.model.case import Case
 from flashcore.model.causes import INCAPABLE, Hang
 from flashcore.model.record import Facts
@@ -70,9 +70,11 @@ def test_every_case_has_facts_or_a_cause(lacks: bool, tmp_path: Path) -> None:
     assert mission.drawn is not None
     joules = {m["variant"]: m["mJ per call"] for m in marks(mission.drawn) if m["kernel"] is None}
     assert joules["slow"] == pytest.approx(20) and joules["fast"] is None, "the hover tells what was recorded"
-    html = section(book_of(factory.bare_record(SUITE, energy.values())))
-    assert '<td class="number">20.00' in html and html.count("unmeasured") >= 4
+    recorded = energy_page.page(book_of(factory.bare_record(SUITE, energy.values())))
+    assert recorded is not None and recorded.below == "roofline"
+    cells = [cell.text for row in recorded.view["rows"] for cell in row]
+    assert "20.00" in cells and cells.count("unmeasured") >= 4
 
 
 def test_a_run_without_energy_has_no_table() -> None:
-    assert section(book_of(factory.bare_record(SUITE))) == ""
+    assert energy_page.page(book_of(factory.bare_record(SUITE))) is None

@@ -5,5 +5,6 @@ from flashcore.model.plugin import Plugin
 PLUGIN = Plugin(
     name="trends",
     commands={"trends": "flashcore_trends.command"},
+    pages={"trends": "flashcore_trends.page:page"},
     help={"trends": "what got slower over the recorded runs, and since which commit"},
 )

@@ -99,10 +99,11 @@ class Trends:
         return Exit.UNMEASURED if undecided or unjudged or self.missing else Exit.OK
 
 
-def trends(index: Nights, since: str | None = None) -> Trends:
+def trends(index: Nights, since: str | None = None, *, about: tuple[str, str | None] | None = None) -> Trends:
     """The trends of all cases.
 
     Args:
+        about: only those of this suite on this GPU model.
         since: a run's id or its beginning, such as a date: changes that were already visible with the runs up to it
             are no news. ``None``: with all runs of the suite but the newest.
 
@@ -113,7 +114,9 @@ def trends(index: Nights, since: str | None = None) -> Trends:
         raise UsageError(f"--since {since}: expected a run's id or its beginning, such as 20260105")
     series: list[Series] = []
     nights: list[str] = []
-    for points in grouped(((p.suite, p.gpu), p) for p in index.points("time")).values():
+    for place, points in grouped(((p.suite, p.gpu), p) for p in index.points("time")).items():
+        if about not in (None, place):
+            continue
         made, told = _of_suite(index, points, since)
         series += made
         nights += told

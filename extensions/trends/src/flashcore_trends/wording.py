@@ -33,12 +33,19 @@ def sentence(series: Series, finding: Finding) -> str:
 
 def lines(result: Trends) -> list[tuple[str, str]]:
     """The news as (level, sentence), most severe first; levels as in GitHub's annotations."""
-    told = [
-        (level if f.percent > 0 else "notice", sentence(s, f))
-        for blame, level in zip(BLAMES, ("error", "warning", "notice"), strict=True)
-        for s, f in result.news(blame)
+    return [
+        *(
+            (level if f.percent > 0 else "notice", sentence(s, f))
+            for blame, level in zip(BLAMES, ("error", "warning", "notice"), strict=True)
+            for s, f in result.news(blame)
+        ),
+        *remarks(result),
     ]
-    told += [("warning", f"{case}: not timed in the newest runs") for case in result.missing]
+
+
+def remarks(result: Trends) -> list[tuple[str, str]]:
+    """What is no change of a case, as in :func:`lines`: missing cases, too few runs, what new nights did to all."""
+    told = [("warning", f"{case}: not timed in the newest runs") for case in result.missing]
     if result.stale:
         told.append(("warning", "no trends: expected a run after that of --since, found none"))
     elif not any(s.judged for s in result.series):

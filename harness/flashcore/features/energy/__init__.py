@@ -13,5 +13,5 @@ PLUGIN = Plugin(
         for name in ("power", "power_idle", *(n + end for n in _INTERVALS for end in ("", "_low", "_high")))
     },
     causes={"power_disagrees": "flashcore.features.energy.facts:POWER_DISAGREES"},
-    sections={"roofline": "flashcore.features.energy.section:section"},
+    pages={"energy": "flashcore.features.energy.page:page"},
 )

@@ -168,7 +168,8 @@ class Index:
     def runs(self, columns: Sequence[str]) -> list[tuple[Any, ...]]:
         """These columns of each run, newest first; of runs with the same id, the first place's."""
         rows = self._base.execute(
-            f"SELECT id, folder, {', '.join(columns)} FROM runs WHERE folder IN (SELECT value FROM json_each(?))",
+            f"""SELECT id, folder, {", ".join(f'"{column}"' for column in columns)} FROM runs
+            WHERE folder IN (SELECT value FROM json_each(?))""",
             (json.dumps(self._folders),),
         )
         first = sorted(rows, key=lambda row: self._folders.index(row[1]), reverse=True)
@@ -201,6 +202,11 @@ class Index:
             (variant, shape),
         )
         return sorted(name for (name,) in rows)
+
+
+def count(places: Sequence[Path]) -> int:
+    """The number of runs in these places, without their index."""
+    return sum(len(_names(place)) for place in places)
 
 
 def _opened(file: Path) -> sqlite3.Connection:

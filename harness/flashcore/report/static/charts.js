@@ -30,7 +30,8 @@
     return { data: data.map((t, i) => ({ ...t, visible: visible[i] })), layout: { ...layout, ...view, updatemenus: [] }, menu };
   }
   function composed(plot) {
-    const { data, layout: given } = figure(plot);
+    const { data: every, layout: given } = figure(plot);
+    const data = every.filter((t) => t.visible !== false); // others would draw their axes
     const width = printed ? PRINTED : plot.clientWidth;
     const narrow = width < NARROW;
     const axis = { gridcolor: css("grid"), linecolor: css("line"), tickcolor: css("line"), zeroline: false };

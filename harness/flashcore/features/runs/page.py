@@ -1,0 +1,90 @@
+"""The page *History*: the recorded runs of the suite, each with its fastest variant on every shape."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from flashcore.explain.rows import Row
+from flashcore.features.runs.index import Index, Point, count
+from flashcore.report.cells import Cell, missing, number_cell
+from flashcore.report.view import MAX_SHAPES, Book, Page, variant_cell
+
+#: The newest runs that are shown, and of them those that are not folded.
+MOST_RUNS, UNFOLDED = 100, 10
+
+
+class Recorded(NamedTuple):
+    """A recorded run; the names are those of the index."""
+
+    id: str
+    suite: str
+    commit: str | None
+    dirty: bool | None
+    gpu: str | None
+    variants: int
+    checked: int
+    timed: int
+    profiled: int
+    command: str
+
+
+@dataclass(frozen=True)
+class History:
+    """The page's content."""
+
+    book: Book
+    runs: Sequence[Recorded]
+    points: Sequence[Point]
+    unfolded = UNFOLDED
+
+    @property
+    def tables(self) -> list[tuple[Row, list[list[Cell]]]]:
+        """The runs for each row of identical shapes that any of them timed, newest first; at least one."""
+        rows = self.book.rows[:MAX_SHAPES]
+        timed = [(row, fastest) for row in rows if (fastest := self._fastest(row))]
+        return [(row, list(self._rows(fastest))) for row, fastest in timed or [(rows[0], {})]]
+
+    def _fastest(self, row: Row) -> dict[str, Point]:
+        """Run → its fastest case."""
+        names, same = {s.name for s in row.shapes}, (json.dumps(row.shape.params, sort_keys=True), row.shape.rank_by)
+        ours = (p for p in self.points if p.shape in names and (p.params, p.mode) == same and not p.reference)
+        return {p.run: p for p in sorted(ours, key=lambda p: -p.value)}
+
+    def _rows(self, fastest: dict[str, Point]) -> Iterator[list[Cell]]:
+        this = self.book.record
+        now = fastest.get(this.id)
+        for run in self.runs[:MOST_RUNS]:
+            point = fastest.get(run.id)
+            best = [missing("it timed no variant on this shape")] * 3
+            if point is not None:
+                known = point.variant in this.suite.variants
+                name = variant_cell(point.variant, shape=point.shape) if known else Cell(point.variant)
+                ratio = missing("the runs are of different GPUs")
+                if now is None:
+                    ratio = missing("this run timed no variant on this shape")
+                elif now.gpu == point.gpu:
+                    ratio = number_cell(point.value / now.value)
+                best = [name, number_cell(point.value), ratio]
+            yield [
+                Cell(run.id, title=run.command, kind="mono", detail="this run" if run.id == this.id else ""),
+                Cell(f"{(run.commit or 'unknown')[:12]}{'+' * bool(run.dirty)}", kind="mono"),
+                Cell(run.gpu or "none"),
+                *best,
+                *(Cell(f"{n:,}", sort=n, kind="number") for n in (run.variants, run.checked, run.timed, run.profiled)),
+            ]
+
+
+def page(book: Book) -> Page[History] | None:
+    """The page ``history``; ``None`` if no other run of the suite is recorded."""
+    if count(book.places) < 2:  # then no index is made
+        return None
+    index, suite = Index(book.places), book.record.suite.name
+    runs = [run for run in map(Recorded._make, index.runs(Recorded._fields)) if run.suite == suite]
+    if all(run.id == book.record.id for run in runs):
+        return None
+    view = History(book, runs, [p for p in index.points("time") if p.suite == suite])
+    return Page("history", "History", str(Path(__file__).with_name("history.html.j2")), view)
