@@ -31,8 +31,13 @@ class HostTimer(Timer):
         launches: int | None = None,
         restored: Restored | None = None,
         outputs: Sequence[Outputs] = (),
+        *,
+        graphs: bool = True,
     ) -> Timed:
         return HostTimed(calls, launches, restored, outputs)
+
+    def obstacle(self, call: Callable[[], object]) -> str:
+        return ""
 
     def between(self, work: Callable[[], object], *, cover: int = 0) -> float:
         began = time.thread_time()

@@ -435,7 +435,7 @@ class NotReturned(Cause):
 MANY_PASSES = "it needs many passes or long ones; a run of many cases requests it only on a variant's first shape"
 
 NO_COUNTER = Template("no_counter", "{chip} has no such metric")
-COUNTER_REFUSED = Template("counter_refused", "ncu refused {metric}: {message}")
+COUNTER_REFUSED = Template("counter_refused", "{metric} is not counted: {message}")
 #: ``value``: the counter's text.
 NO_NUMBER = Template("no_number", "ncu gave {text}[, {expected}]")
 #: A counter contradicts other counters, the launch or the code.

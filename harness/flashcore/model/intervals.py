@@ -118,6 +118,11 @@ def ratio(before: Sequence[float], after: Sequence[float], *, paired: bool = Tru
     return ratios(before, [after], paired=paired)[0]
 
 
+def median(samples: Sequence[float]) -> Ratio:
+    """The median of positive samples, with its interval."""
+    return ratio(samples, [1.0] * len(samples))
+
+
 def is_decided(before: Sequence[float], after: Sequence[float]) -> bool:
     """Whether more rounds would not change which of two times is lower, or that they are equal."""
     result = ratios(before, [after], confidence=FINAL)[0]

@@ -124,6 +124,11 @@ def count(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else ending}"
 
 
+def function_name(function: object) -> str:
+    """The name of a function, or of the type of what else can be called."""
+    return str(getattr(getattr(function, "func", function), "__name__", type(function).__name__))
+
+
 def fixed(value: Value | None, digits: int = 1, absent: str = UNMEASURED) -> str:
     """A value for a terminal column: floats to ``digits`` decimals, others unchanged."""
     if value is None:

@@ -55,6 +55,8 @@ class HostTimer(host_timer.HostTimer):
         launches: int | None = None,
         restored: Restored | None = None,
         outputs: Sequence[Outputs] = (),
+        *,
+        graphs: bool = True,
     ) -> Timed:
         return _Timed(calls, launches, restored, outputs)
 

@@ -1,87 +1,129 @@
-"""Python functions under ncu: how they come into its process, and what they leave there. A stand-in runs it."""
+"""Counters of functions in the present process. A stand-in for torch's profiler and CUPTI's says what was launched."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Mapping
+import json
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 import flashcore as fc
-from flashcore.errors import UsageError
-from tests.conftest import ROOT
+from flashcore.errors import CapabilityError, FlashcoreError, UsageError
+from flashcore.features.reports import api
 
-#: What a user's script begins with, on a machine whose GPU and ncu are stood in for.
-HEAD = """
-import json, os, sys
-import flashcore as fc
-from flashcore.machine.gpu import Gpu
-Gpu.find = staticmethod(lambda: Gpu("NVIDIA H200", (9, 0), 132, 1, 1, 1980.0, "580"))
-def launch(name, **more):
-    with open(os.environ["NCU_LAUNCHES"], "a") as file:
-        file.write(json.dumps({"kernel": "void f<1>(int)", "range": name, "process": os.getpid(), **more}) + "\\n")
-def shown(frame, fact, *more):
-    found = frame.reset_index()
-    print(found[(found["fact"] == fact) & found["kernel"].isna()][["shape", *more, "value", "note"]].to_dict("records"))
-"""
+DEVICE = {"id": 0, "name": "NVIDIA H200", "numSms": 132, "computeMajor": 9, "computeMinor": 0}
+COUNTED = {
+    "gpu__time_duration.sum": 4000.0, "dram__bytes_read.sum": 4096.0, "dram__bytes_write.sum": 0.0,
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed": 90.0,
+}  # fmt: skip
+
+
+class Gpu:
+    """What the functions launch, and how often they were called in a pass of CUPTI's or while they were recorded."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[str]] = []
+        self.lacks: CapabilityError | None = None
+
+    def launch(self, *kernels: str) -> None:
+        self.calls.append([*kernels])
+
+    def profile(self, **_: object) -> Gpu:
+        return self
+
+    def __enter__(self) -> Gpu:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.recorded = self.calls[-1]
+
+    def export_chrome_trace(self, file: str) -> None:
+        kernels = [
+            {"cat": "kernel", "name": name, "ts": 10.0 - i, "dur": 3.5,
+             "args": {"device": 0, "correlation": 7 + i, "grid": [264, 1, 1], "block": [128, 1, 1],
+                      "registers per thread": 40, "shared memory": 1024}}
+            for i, name in enumerate(self.recorded)
+        ]  # fmt: skip
+        events = [*reversed(kernels), {"cat": "cuda_runtime", "name": "cudaLaunchKernel"}]
+        Path(file).write_text(json.dumps({"deviceProperties": [DEVICE], "traceEvents": events}), encoding="utf-8")
+
+    def counters_of(self, metrics: Sequence[str], device: int) -> Gpu:
+        if self.lacks:
+            raise self.lacks
+        self.refused = {m: "CUPTI has no such metric" for m in metrics if m.startswith("launch__")}
+        return self
+
+    def of(self, load: Callable[[], object], call: Callable[[], object], most: int) -> list[dict[str, float]]:
+        for _ in range(2):
+            load()
+            call()
+        return [dict(COUNTED) for _ in self.calls[-1]][:most]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs a script of a user."""
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "ncu").symlink_to(ROOT / "tests" / "standins" / "ncu_runs")
-
-    def start(
-        body: str, *, from_stdin: bool = False, module: str = "", more: Mapping[str, str] = MappingProxyType({})
-    ) -> subprocess.CompletedProcess[str]:
-        for name, text in {f"{module.replace('.', '/') or 'script'}.py": HEAD + body, **more}.items():
-            (tmp_path / name).parent.mkdir(exist_ok=True)
-            (tmp_path / name).write_text(text, encoding="utf-8")
-        path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
-        paths = f"{ROOT / 'harness'}{os.pathsep}{tmp_path}"
-        what = ["-m", module] if module else ["-"] if from_stdin else ["script.py"]
-        return subprocess.run(
-            [sys.executable, "-P", *what], input=HEAD + body, cwd=tmp_path,
-            env={**os.environ, "PATH": path, "PYTHONPATH": paths}, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-
-    return start
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    torch = pytest.importorskip("torch")
+    stand_in = Gpu()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr("torch.profiler.profile", stand_in.profile)
+    monkeypatch.setattr(api, "counters_of", stand_in.counters_of)
+    return stand_in
 
 
-def test_a_sweep_calls_each_config_in_a_range_of_its_own_and_one_that_fails_is_told(
-    run: Callable[..., subprocess.CompletedProcess[str]],
-) -> None:
-    done = run("""
-def work(n):
-    if n == 2: raise ValueError("two is too many")
-    launch(f"work/c{n}_n_{n}")
-if __name__ == "__main__":
-    shown(fc.sweep(work, [{"n": n} for n in (0, 1, 2)]), "kernel_launches", "n")
-""")
-    assert done.returncode == 0, done.stderr
-    rows = eval(done.stdout, {"nan": None})
-    # Three calls to warm up, which this stand-in does not tell from the one in the range.
-    assert [(row["n"], row["value"]) for row in rows] == [(0, 4.0), (1, 4.0), (2, None)]
-    assert "ValueError: two is too many" in rows[2]["note"]
+def values(frame: Any, fact: str) -> list[tuple[Any, ...]]:
+    """Kernel, launch and value of each fact of that name."""
+    rows = frame.reset_index()
+    rows = rows[rows["fact"] == fact].astype(object).where(lambda r: r.notna(), None)
+    return [*zip(rows["kernel"], rows["launch"], rows["value"], strict=True)]
 
 
-def test_a_sweep_takes_tuples_and_single_values(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    done = run("""
-def work(n, *more, scale=1):
-    launch(f"work/c{(512, 3, 7, 9).index(n)}_n_{n}" + "".join(f"_more{i}_{m}" for i, m in enumerate(more)))
-if __name__ == "__main__":
-    shown(fc.sweep(work, [(512,), 3, (7, 8), [9]]), "kernel_launches", "n", "more0")
-""")
-    assert done.returncode == 0, done.stderr
-    rows = eval(done.stdout, {"nan": None})
-    assert [(row["n"], row["value"]) for row in rows] == [(512, 4.0), (3, 4.0), (7, 4.0), (9, 4.0)]
-    assert rows[2]["more0"] == 8
+def test_a_call_has_the_facts_of_each_kernel_and_of_each_launch_in_order(gpu: Gpu) -> None:
+    frame = fc.capture(lambda: gpu.launch("void f<1>(int)", "g(float*)", "void f<1>(int)"))
+    assert values(frame, "kernel_launches") == [(None, None, 3.0)]
+    durations = [(None, None, 12000.0), ("f", None, 8000.0), ("g", None, 4000.0), ("f", 0, 4000.0),
+                 ("f", 2, 4000.0)]  # fmt: skip
+    assert values(frame, "ncu_duration") == durations
+    assert values(frame, "ncu_registers")[1:3] == [("f", None, 40.0), ("g", None, 40.0)]
+    assert values(frame, "ncu_grid_size")[0] == (None, None, 264.0)
+    assert {*frame["source"]} == {"cupti"}
+
+
+def test_what_cupti_cannot_count_is_unmeasured_with_the_way_to_measure_it(gpu: Gpu) -> None:
+    frame = fc.capture(lambda: gpu.launch("f"))
+    (row,) = frame[(frame["fact"] == "waves_per_sm") & frame.index.get_level_values("kernel").isna()].to_dict("records")
+    assert row["value"] != row["value"] and "CUPTI has no such metric; flashcore capture -- python" in row["note"]
+
+
+def test_it_is_warmed_up_recorded_and_called_once_a_pass(gpu: Gpu) -> None:
+    fc.capture(lambda: gpu.launch("f"))
+    assert len(gpu.calls) == 3 + 1 + 2
+
+
+def test_counters_print_the_first_limiter(gpu: Gpu, capsys: pytest.CaptureFixture[str]) -> None:
+    def copy() -> None:
+        gpu.launch("copy_kernel")
+
+    frame = fc.counters(copy)
+    assert capsys.readouterr().out == "copy: 1 kernel, 4.00 µs, cold: DRAM busy 90 %\n"
+    assert values(frame, "dram_bytes")[0] == (None, None, 4096.0)
+
+
+def test_a_sweep_tells_a_config_that_fails_and_has_the_others(gpu: Gpu) -> None:
+    def work(n: int, *more: int) -> None:
+        if n == 2:
+            raise ValueError("two is too many")
+        gpu.launch(*["f"] * n)
+
+    frame = fc.sweep(work, [{"n": 1}, 2, (3, 8), [0]]).reset_index()
+    rows = frame[(frame["fact"] == "kernel_launches") & frame["kernel"].isna()]
+    assert [*rows["n"]] == [1, 2, 3, 0] and [*rows["value"].fillna(-1)] == [1.0, -1.0, 3.0, -1.0]
+    notes = [*rows["note"]]
+    assert "ValueError: two is too many" in notes[1] and "found 0 kernels" in notes[3] and rows["more0"].iloc[2] == 8
 
 
 @pytest.mark.parametrize(("config", "why"), [((1, 2), "too many positional"), ({"m": 1}, "missing"), ((), "missing")])
@@ -92,95 +134,69 @@ def test_a_config_that_the_function_does_not_take_is_refused_at_once(config: Any
         fc.sweep(work, [(1,), config])
 
 
-def test_a_decorated_function_gives_the_frame_and_a_failing_call_raises(
-    run: Callable[..., subprocess.CompletedProcess[str]],
-) -> None:
-    done = run("""
-@fc.captured
-def twice(n, *, more=0):
-    launch("twice/call"); 1 // (n + more)
-if __name__ == "__main__":
-    shown(twice(1, more=1), "kernel_launches")
-    try: twice(0)
-    except fc.FlashcoreError as error: print(error)
-""")
-    assert done.returncode == 0, done.stderr
-    assert "'value': 4.0" in done.stdout and "twice: expected a call that ends, found: ZeroDivisionError" in done.stdout
+def test_a_decorated_function_gives_the_frame_and_is_itself_within_a_capture(gpu: Gpu) -> None:
+    @fc.captured  # type: ignore[untyped-decorator]
+    def inner(n: int) -> int:
+        gpu.launch(*["f"] * n)
+        return n
+
+    assert values(inner(2), "kernel_launches") == [(None, None, 2.0)]
+    assert values(fc.capture(lambda: inner(3) + 1), "kernel_launches") == [(None, None, 3.0)]
 
 
-@pytest.mark.slow
-def test_an_ordinary_script_captures_without_a_guard(
-    run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+@pytest.mark.parametrize(
+    ("work", "error", "found"),
+    [
+        (lambda gpu: gpu.launch(), UsageError, "found 0 kernels"),
+        (lambda gpu: gpu.launch(*["f"] * 1001), UsageError, "found 1,001 kernels"),
+        (lambda gpu: gpu.launch(*["f"] * (2 + (len(gpu.calls) > 3))), FlashcoreError, "found 2 recorded and 3 counted"),
+        (lambda gpu: fc.capture(gpu.launch), UsageError, "found one within"),
+        (lambda gpu: 1 // 0, ZeroDivisionError, "division"),
+    ],
+)
+def test_a_call_that_cannot_be_counted_says_why_and_the_next_one_can(
+    gpu: Gpu, work: Callable[[Gpu], object], error: type[Exception], found: str
 ) -> None:
-    """The script runs again in the process under ncu, up to each capture; the code after it does not."""
-    done = run(
-        """
-factor = 1 + len(sys.argv)
-def work(n): launch(f"work/c{n - 1}_n_{n}", factor=factor)
-first = fc.sweep(work, [{"n": n} for n in (1, 2)])
-shown(first, "kernel_launches", "n")
-import torch_like_module_made_here as made
-def later(): launch("later/call"); made.check(first)
-shown(fc.capture(later), "kernel_launches")
-@fc.captured
-def decorated(n): launch("decorated/call"); return n
-shown(decorated(7), "kernel_launches")
-open("ends", "a").write("x")
-""",
-        more={"torch_like_module_made_here.py": "def check(frame): assert {'value', 'n'} <= {*frame.columns}"},
-    )
-    assert done.returncode == 0, done.stderr
-    sweep, later, decorated = (eval(line, {"nan": None}) for line in done.stdout.splitlines())
-    assert [(row["n"], row["value"], row["note"]) for row in sweep] == [(1, 4.0, ""), (2, 4.0, "")]
-    assert [row["value"] for row in (*later, *decorated)] == [4.0, 4.0]
-    assert (tmp_path / "ends").read_text() == "x", "the script ends once"
+    with pytest.raises(error, match=re.escape(found)):
+        fc.capture(work, gpu)
+    assert values(fc.capture(gpu.launch, "f"), "kernel_launches") == [(None, None, 1.0)]
+
+
+def test_without_permission_nothing_is_counted(gpu: Gpu) -> None:
+    gpu.lacks = CapabilityError("no permission", "run as root")
+    for attempt in (fc.capture, lambda f: fc.sweep(f, [("f",)])):
+        with pytest.raises(CapabilityError, match="no permission"):
+            attempt(lambda *_: gpu.launch("f"))
+
+
+def test_without_a_gpu_the_error_says_so() -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(CapabilityError, match="no CUDA GPU"):
+        fc.capture(print)
 
 
 @pytest.mark.gpu
-def test_on_a_gpu_an_ordinary_script_sweeps_without_a_guard(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    (tmp_path / "script.py").write_text("""
-import flashcore as fc, torch
-def scale(n): return torch.ones(n, device="cuda") * 2
-frame = fc.sweep(scale, [{"n": n} for n in (1024, 1 << 20)]).reset_index()
-print([*frame[(frame["fact"] == "kernel_launches") & frame["kernel"].isna()]["value"]])
-print(fc.capture(scale, 4096).reset_index()["value"].notna().sum() > 20)
-""")
-    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines() == ["[2.0, 2.0]", "True"], done.stdout + done.stderr
+def test_on_a_gpu_functions_are_counted_in_this_process(capsys: pytest.CaptureFixture[str]) -> None:
+    torch = pytest.importorskip("torch")
+
+    def scale(n: int) -> Any:
+        return torch.ones(n, device="cuda") * 2
+
+    frame = fc.sweep(scale, [{"n": n} for n in (1024, 1 << 24)])
+    assert values(frame, "kernel_launches") == [(None, None, 2.0)] * 2
+    large = frame[frame["n"] == 1 << 24]
+    assert values(large, "dram_read_bytes")[0][2] > 0.9 * 4 * (1 << 24)
+    assert {kernel for kernel, _, _ in values(large, "ncu_duration")} > {None}
+    counted = fc.counters(scale, 1 << 24)
+    assert counted["value"].notna().sum() > 100 and "scale: 2 kernels, " in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_a_script_of_a_package_captures_without_a_guard(
-    run: Callable[..., subprocess.CompletedProcess[str]],
-) -> None:
-    done = run(
-        "from .other import name\ndef work(): launch(name)\nshown(fc.capture(work), 'kernel_launches')",
-        module="package.script", more={"package/other.py": "name = 'work/call'"},
-    )  # fmt: skip
-    assert done.returncode == 0 and "'value': 4.0" in done.stdout, done.stderr
-
-
-def test_a_function_that_captures_itself_is_refused(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    done = run("""
-def inner(): launch("inner/call")
-def outer(): fc.capture(inner)
-fc.capture(outer)
-""")
-    assert done.returncode == 1 and "expected a function that captures nothing itself" in done.stderr
-
-
-@pytest.mark.slow
-def test_what_no_other_process_can_import_is_sent_by_cloudpickle_or_refused(
-    run: Callable[..., subprocess.CompletedProcess[str]],
-) -> None:
-    done = run(
-        "from unittest.mock import patch\nk = 'work/call'\ndef work(): launch(k)\n"
-        "shown(fc.capture(work), 'kernel_launches')\n"
-        "import importlib.util\nwith patch.object(importlib.util, 'find_spec', lambda name: None):\n"
-        "    try: fc.capture(lambda: 1)\n    except fc.FlashcoreError as error: print(error)\n",
-        from_stdin=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "'value': 4.0" in done.stdout
-    assert "found one of a notebook, a lambda or a function within a function" in done.stdout
+@pytest.mark.gpu
+def test_on_a_gpu_calls_without_kernels_and_within_others_are_refused() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(UsageError, match="found 0 kernels"):
+        fc.capture(lambda: None)
+    with pytest.raises(UsageError, match="found one within"):
+        fc.capture(lambda: fc.capture(torch.ones, 5, device="cuda"))

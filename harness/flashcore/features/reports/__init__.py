@@ -10,7 +10,10 @@ PLUGIN = Plugin(
         "capture": "run any command under ncu; record its costly kernels",
     },
     pages={"index": "flashcore.features.reports.page:page"},
-    api={name: f"flashcore.features.reports.api:{name}" for name in ("import_report", "capture", "captured", "sweep")},
+    api={
+        name: f"flashcore.features.reports.api:{name}"
+        for name in ("import_report", "capture", "captured", "counters", "sweep")
+    },
     facts={
         "traced_duration": "flashcore.features.reports.traces:SPEC",
         "traced_launches": "flashcore.features.reports.traces:COUNT_SPEC",

@@ -1,51 +1,49 @@
-"""The Python API: a report's kernels as a run, and a function's as a frame of facts, for notebooks and scripts.
+"""The Python API: a report's kernels as a run, and the counters of a function's call as a frame of facts, for notebooks
+and scripts.
 
-ncu cannot attach to a running process, so each call runs in a range in a process that ncu starts. That process imports
-the function as :mod:`multiprocessing`'s spawned processes do: by its module, or by the script that defines it, which
-runs again up to the capture, without being ``__main__``. A function that is in neither, as in a notebook, is sent by
-cloudpickle. Arguments are pickled.
+A function is called in the present process, whose counters CUPTI reads: no second process starts, nothing is pickled.
 """
 
 from __future__ import annotations
 
-import base64
 import functools
-import importlib.util
 import inspect
-import os
-import pickle
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from multiprocessing import spawn
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 from flashcore import frames
 from flashcore.api import Run
-from flashcore.errors import FlashcoreError, UsageError
-from flashcore.features.reports import script
-from flashcore.features.reports.assemble import record_of
-from flashcore.features.reports.call import INSIDE, TARGET
+from flashcore.errors import CapabilityError, FlashcoreError, UsageError
+from flashcore.explain.limiter import time_parts
+from flashcore.explain.readings import Readings
+from flashcore.features.reports import traces
+from flashcore.features.reports.assemble import record_of, record_of_call
 from flashcore.features.reports.read import read_report
-from flashcore.machine.capabilities import lacking
-from flashcore.machine.gpu import Gpu
-from flashcore.machine.ncu import find_ncu
-from flashcore.model.record import Fact, Facts, StageResult
-from flashcore.model.text import shortened
+from flashcore.model.case import Case
+from flashcore.model.causes import NOT_PROFILED
+from flashcore.model.record import CaseSubject, Fact, Facts
+from flashcore.model.text import count, fixed, function_name, shortened
+from flashcore.readers.ncu.results import Result
 from flashcore.records import soundness, store
 from flashcore.records.names import slug
-from flashcore.runner.journal import Task
-from flashcore.stages.profile import profile
-from flashcore.stages.settings import Profile
+from flashcore.runner.journal import raised
+from flashcore.runner.kernel_call import require_device
+from flashcore.stages.profile import counted, ncu_facts
+from flashcore.stages.profile.counters import counters_of
+from flashcore.stages.profile.profile import chip_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 P = ParamSpec("P")
-WARM_UP = 3  # calls before the one that is measured
-TIME_LIMIT = 60.0  # seconds that one call may take, all of ncu's passes together
-_results: list[StageResult] = []  # of this process's captures
+WARM_UP = 3  # calls before the one whose launches are recorded
+MOST = 1000  # kernels of a call; all of them run once for each of CUPTI's passes
+_WITH_NCU = "flashcore capture -- python SCRIPT measures with ncu"
+_counting = threading.Lock()
 
 
 def import_report(*files: Path | str) -> Run:
@@ -64,55 +62,77 @@ def import_report(*files: Path | str) -> Run:
 
 
 def capture(function: Callable[..., Any], *args: Any, **kwargs: Any) -> DataFrame:
-    """The facts of one call of a function on this machine's GPU, as in :meth:`Run.facts_frame`; ``launch`` counts the
-    call's kernels. See ``docs/how-to/capture-a-command.md`` for how it is run under ncu: in another process,
-    after three calls to warm up.
+    """The facts of one call of a function on the present GPU, as in :meth:`Run.facts_frame`; ``launch`` counts the
+    call's kernels.
+
+    The function is called three times to warm up, once to record its launches, and once for each of CUPTI's passes
+    (some 30), always with the same arguments: what it overwrites is not restored. Caches are cold, as under ncu. What
+    CUPTI cannot count is unmeasured, and ``note`` says why. What the function raises is raised.
 
     Raises:
-        UsageError: the function or an argument cannot be sent there.
-        CapabilityError: this machine has no GPU, no ncu or no permission to read counters.
-        FlashcoreError: the call failed there.
+        CapabilityError: no GPU, no CUPTI with a range profiler, or no permission to read counters.
+        UsageError: the call launches no kernel or more than 1,000, or captures another call.
+        FlashcoreError: its calls differ in their kernels, or CUPTI counts a CUDA graph as a whole.
     """
-    result = profiled(function, {"call": (args, kwargs)})
-    if result.outcomes[0].status != "ok":
-        raise FlashcoreError(f"{function.__qualname__}: expected a call that ends, found: {result.outcomes[0].reason}")
-    return frames.frame(Fact, result.facts)
+    return frames.frame(Fact, _counted(function, args, kwargs).facts)
+
+
+def counters(function: Callable[..., Any], *args: Any, **kwargs: Any) -> DataFrame:
+    """The frame of :func:`capture`; also prints one line: the call's kernels, their time under the counters, and what
+    limits them most.
+
+    Raises:
+        CapabilityError, UsageError, FlashcoreError: see :func:`capture`.
+    """
+    call = _counted(function, args, kwargs)
+    record = record_of_call(store.new_id(), call.case, call.rows, call.facts)
+    limits = time_parts(Readings(record), call.case.variant, call.case.shape).short
+    time = record.facts.number("ncu_duration", CaseSubject(call.case))
+    took = f"{fixed(time / 1e3, 2)} µs" if time else "no time"
+    print(f"{function_name(function)}: {count(len(call.rows), 'kernel')}, {took}, cold: {limits or 'no limiter known'}")
+    return frames.frame(Fact, call.facts)
 
 
 def captured(function: Callable[P, Any]) -> Callable[P, DataFrame]:
-    """A decorator: a call of the function is captured, and gives the frame of :func:`capture` for its answer."""
+    """A decorator: a call of the function is captured, and gives the frame of :func:`capture` for its answer. Within
+    another capture it is an ordinary call."""
 
     @functools.wraps(function)
     def capturing(*args: P.args, **kwargs: P.kwargs) -> DataFrame:
-        if is_inside() and not script.is_running():
-            return function(*args, **kwargs)
-        return capture(capturing, *args, **kwargs)
+        return function(*args, **kwargs) if _counting.locked() else capture(function, *args, **kwargs)
 
     return capturing
 
 
 def sweep(function: Callable[..., Any], configs: Iterable[Any]) -> DataFrame:
-    """The facts of a call with each config, all in one process. A config is a mapping of keyword arguments, a tuple or
-    list of positional ones, or one argument. Columns of their names (as the function has them) say which.
+    """The facts of a call with each config. A config is a mapping of keyword arguments, a tuple or list of positional
+    ones, or one argument. Columns of their names (as the function has them) say which.
 
     The facts of a call that failed are unmeasured, with the reason in ``note``: the others are there.
 
     Raises:
-        UsageError, CapabilityError: see :func:`capture`; or the function does not take a config, or a config's name is
-            that of a column.
+        CapabilityError: see :func:`capture`.
+        UsageError: the function does not take a config, or a config's name is that of a column.
     """
     given = [_arguments(config) for config in configs]
     named = [_named(function, *arguments) for arguments in given]
-    calls = {f"c{i}_" + "_".join(f"{k}_{v}" for k, v in config.items()): config for i, config in enumerate(named)}
+    shapes = [slug(f"c{i}_" + "_".join(f"{k}_{v}" for k, v in config.items())) for i, config in enumerate(named)]
     names = list(dict.fromkeys(name for config in named for name in config))
-    result = profiled(function, dict(zip(calls, given, strict=True)))
-    facts = frames.frame(Fact, result.facts)
-    if taken := [name for name in names if name in (*facts.columns, *facts.index.names)]:
+    facts: list[Fact] = []
+    for shape, (args, more) in zip(shapes, given, strict=True):
+        try:
+            facts += _counted(function, args, more, shape).facts
+        except CapabilityError:
+            raise
+        except Exception as error:
+            facts += ncu_facts.unmeasured(slug(function_name(function)), shape, NOT_PROFILED(raised(error)))
+    frame = frames.frame(Fact, facts)
+    if taken := [name for name in names if name in (*frame.columns, *frame.index.names)]:
         raise UsageError(f"expected arguments of other names than a frame's columns, found {', '.join(taken)}")
-    by_shape = dict(zip([outcome.shape for outcome in result.outcomes], calls.values(), strict=True))
+    by_shape = dict(zip(shapes, named, strict=True))
     for place, name in enumerate(names):
-        facts.insert(place, name, [by_shape[shape].get(name) for shape in facts.index.get_level_values("shape")])
-    return facts
+        frame.insert(place, name, [by_shape[shape].get(name) for shape in frame.index.get_level_values("shape")])
+    return frame
 
 
 def _arguments(config: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
@@ -136,7 +156,9 @@ def _named(function: Callable[..., Any], positional: Sequence[Any], keywords: Ma
         bound = signature.bind(*positional, **keywords).arguments
     except TypeError as error:
         config = shortened(dict(keywords) or tuple(positional))
-        raise UsageError(f"{config}: expected arguments of {function.__name__}{signature}, found: {error}") from error
+        raise UsageError(
+            f"{config}: expected arguments of {function_name(function)}{signature}, found: {error}"
+        ) from error
     names: dict[str, Any] = {}
     for name, value in bound.items():
         match signature.parameters[name].kind:
@@ -149,74 +171,61 @@ def _named(function: Callable[..., Any], positional: Sequence[Any], keywords: Ma
     return names
 
 
-def profiled(
-    function: Callable[..., Any],
-    calls: Mapping[str, tuple[Sequence[Any], Mapping[str, Any]]],
-) -> StageResult:
-    """Calls a function with each of these arguments, the last time under ncu.
+class _Call(NamedTuple):
+    """A counted call: its case, its launches with their metrics, and its facts."""
 
-    Args:
-        calls: name in the facts → arguments and keyword arguments.
-
-    Raises:
-        UsageError: the function captures itself, or it or an argument cannot be sent.
-        CapabilityError: no GPU, ncu, nvtx or permission.
-    """
-    if is_inside():
-        return script.result_of_earlier()
-    if (gpu := Gpu.find()) is None:
-        raise lacking("gpu")
-    main, names = _main(), [*map(slug, calls)]
-    tasks = []
-    for index, (name, (args, more)) in enumerate(zip(names, calls.values(), strict=True)):
-        shape = name if names.count(name) == 1 else f"{name}_{index}"
-        call = _pickled((function, tuple(args), dict(more)), main)
-        payload = {"main": main, "warm_up": WARM_UP, "call": call}
-        tasks.append(Task(f"{slug(function.__name__)}/{shape}", {"case": payload}))
-    settings = Profile(limits=replace(Profile().limits, time_limit=TIME_LIMIT))
-    profiling = profile.Profiling(
-        ncu=find_ncu(), chip=profile.chip_of(gpu.capability), settings=settings, target=TARGET
-    )
-    with tempfile.TemporaryDirectory(prefix="flashcore-capture-") as folder:
-        main["earlier"] = str(earlier := Path(folder, "earlier"))
-        earlier.write_bytes(pickle.dumps(_results))
-        _results.append(profile.profiled(tasks, Path(folder, "profile"), profiling))
-    return _results[-1]
+    case: Case
+    rows: Sequence[Result]
+    facts: Sequence[Fact]
 
 
-def is_inside() -> bool:
-    """Whether this is the process under ncu."""
-    return bool(os.environ.get(INSIDE))
+def _counted(function: Callable[..., Any], args: Sequence[Any], more: Mapping[str, Any], shape: str = "call") -> _Call:
+    """Counts a call of a function; see :func:`capture`."""
+    require_device("cuda")
+    import torch
 
+    def call() -> None:
+        function(*args, **more)
+        torch.cuda.synchronize()
 
-def _main() -> dict[str, Any]:
-    """The data with which a spawned process imports the modules of this one; in a notebook without a script."""
-    preparation = spawn.get_preparation_data("flashcore")
-    if not os.path.isfile(preparation.get("init_main_from_path", __file__)):  # <stdin>
-        del preparation["init_main_from_path"]
-    wanted = ("sys_path", "sys_argv", "dir", "init_main_from_name", "init_main_from_path")
-    return {name: preparation[name] for name in wanted if name in preparation}
-
-
-def _pickled(call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]], main: Mapping[str, Any]) -> str:
-    """The call as text.
-
-    Raises:
-        UsageError: something in it cannot be pickled.
-    """
-    function = call[0]
-    scripted = any(name.startswith("init_main") for name in main)
-    local = "<" in function.__qualname__ or (function.__module__ == "__main__" and not scripted)
-    if local and importlib.util.find_spec("cloudpickle") is None:
+    name = function_name(function)
+    if not _counting.acquire(blocking=False):
         raise UsageError(
-            f"{function.__qualname__}: expected a function that another process can import, found one of a "
-            "notebook, a lambda or a function within a function\n"
-            "  hint: pip install cloudpickle, or put it in a separate module"
+            f"{name}: expected a call outside of other captures, found one within\n"
+            "  hint: capture the inner function instead"
         )
     try:
-        return base64.b64encode(importlib.import_module("cloudpickle" if local else "pickle").dumps(call)).decode()
-    except (pickle.PicklingError, TypeError, AttributeError) as error:
-        raise UsageError(
-            f"{function.__qualname__}: expected arguments and a function that can be pickled, found: {error}\n"
-            "  hint: put the function in a module, and create in it the objects that cannot be pickled"
-        ) from error
+        for _ in range(WARM_UP):
+            call()
+        launches = _recorded(call)
+        if not 0 < len(launches) <= MOST:
+            raise UsageError(
+                f"{name}: expected a call that launches 1 to {MOST:,} kernels, found {count(len(launches), 'kernel')}\n"
+                f"  hint: capture a function that does the GPU's work, or a part of it; {_WITH_NCU}"
+            )
+        chip = chip_of(launches[0].cc)
+        by_cupti = counters_of(tuple(ncu_facts.metrics_to_request(chip)), torch.cuda.current_device())
+        counts = by_cupti.of(lambda: None, call, len(launches))
+    finally:
+        _counting.release()
+    if len(counts) != len(launches):
+        raise FlashcoreError(
+            f"{name}: expected the same kernels in each call, each counted alone, found {len(launches)} recorded and "
+            f"{len(counts)} counted\n"
+            f"  hint: fix what varies, or capture the function without its CUDA graph; {_WITH_NCU}"
+        )
+    case, rows = Case(slug(name), shape), counted.rows_of(launches, counts, chip)
+    refused = {metric: f"{why}; {_WITH_NCU}" for metric, why in by_cupti.refused.items()}
+    return _Call(case, rows, counted.facts_of(case, rows, chip, refused))
+
+
+def _recorded(call: Callable[[], None]) -> list[Result]:
+    """The launches of a call, in order."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as record:
+        call()
+    with tempfile.TemporaryDirectory(prefix="flashcore-capture-") as folder:
+        file = Path(folder, "trace.json")
+        record.export_chrome_trace(str(file))
+        return traces.launches(file.read_text(encoding="utf-8", errors="replace"))

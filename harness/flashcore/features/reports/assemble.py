@@ -86,14 +86,30 @@ def record_of(
     facts += _static_facts(cases, arch, kernels)
     if traced:
         facts = [replace(f, source=Source.CUPTI) for f in facts]
+    title = f"imported from {', '.join(report.name for report in reports)}"
     return Record(
-        *(run_id, command, _suite(name, reports, arch, cases, values), gpu),
+        *(run_id, command, _suite(name, title, arch, cases, values), gpu),
         artifacts=(),
         plans=(),
         outcomes=tuple(CaseOutcome(variant, shape, "profile", "ok") for variant, shape in cases),
         stages=(StageNote("import", "ok", 0.0, "; ".join(_remarks(reports))),),
         facts=Facts(facts),
         listings=tuple(_listings(cases, reports)) if sources else (),
+    )
+
+
+def record_of_call(run_id: str, case: Case, results: Sequence[Result], facts: Sequence[Fact]) -> Record:
+    """The record of one call of a function with these launches and facts: one case."""
+    gpu = _environment(results, [Report("", ())])
+    values = {r.id: ncu_facts.launch_values(r, chip_of(r.cc) or "unknown") for r in results}
+    cases = {(case.variant, case.shape): results}
+    return Record(
+        *(run_id, "", _suite(PROBLEM, case.variant, gpu.gpu_arch or "unknown", cases, values), gpu),
+        artifacts=(),
+        plans=(),
+        outcomes=(CaseOutcome(case.variant, case.shape, "profile", "ok"),),
+        stages=(),
+        facts=Facts(facts),
     )
 
 
@@ -105,7 +121,7 @@ def _cases(results: Sequence[Result]) -> dict[tuple[str, str], list[Result]]:
 
 def _suite(
     name: str,
-    reports: Iterable[Report],
+    title: str,
     arch: str,
     cases: Mapping[tuple[str, str], Sequence[Result]],
     values: Mapping[int, ncu_facts.Values],
@@ -126,7 +142,7 @@ def _suite(
         )
     return Suite(
         name=name,
-        title=f"imported from {', '.join(report.name for report in reports)}",
+        title=title,
         root=".",
         nvcc="",
         archs=(arch,),

@@ -13,6 +13,7 @@ import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,11 @@ def read(path: Path, text: str = "") -> Report:
     return Report(path.name, results, reader="CUPTI by its tracer", notes=notes)
 
 
+def launches(text: str) -> list[Result]:
+    """Each launch of a Chrome trace, in the order of the calls; kernels of one graph in the order in which they ran."""
+    return [replace(_result(i, launch, [time]), averaged=0) for i, (launch, time) in enumerate(_chrome(text))]
+
+
 def _result(number: int, launch: _Launch, times: list[float]) -> Result:
     """The launches' mean time; unmeasured if CUPTI lacks a launch's time, which it writes as 0."""
     workload, kernel, grid, block, cc, *values = launch
@@ -102,16 +108,16 @@ def _chrome(text: str) -> Iterator[tuple[_Launch, float]]:
         repaired = _BARE.sub(lambda m: m[0] if m[1] else r"\\" if m[0] == "\\" else "null", text)
         trace = json.loads(repaired, strict=False)
     devices = {device["id"]: [device.get(name) for name in _DEVICE] for device in trace.get("deviceProperties", ())}
-    for event in trace["traceEvents"]:
-        if event.get("cat") in ("kernel", "Kernel"):  # with a capital in old traces
-            args, kernel = event["args"], event["name"].strip() or "unnamed"
-            name, sms, *cc = devices.get(args.get("device"), _UNKNOWN)
-            registers = args.get("registers per thread")
-            # ROCm records none, and its compute capabilities are not CUDA's.
-            capability = (0, 0) if registers is None else _whole(cc, 2)
-            sizes = (name, sms, registers, args.get("shared memory"), None, None)
-            dims = (_whole(args[key], 3) for key in ("grid", "block"))
-            yield ("kernel", kernel, *dims, capability, *sizes), 1e3 * (event.get("dur") or 0)  # µs
+    events = [e for e in trace["traceEvents"] if e.get("cat") in ("kernel", "Kernel")]  # with a capital in old traces
+    for event in sorted(events, key=lambda e: (e["args"].get("correlation") or 0, e.get("ts") or 0)):
+        args, kernel = event["args"], event["name"].strip() or "unnamed"
+        name, sms, *cc = devices.get(args.get("device"), _UNKNOWN)
+        registers = args.get("registers per thread")
+        # ROCm records none, and its compute capabilities are not CUDA's.
+        capability = (0, 0) if registers is None else _whole(cc, 2)
+        sizes = (name, sms, registers, args.get("shared memory"), None, None)
+        dims = (_whole(args[key], 3) for key in ("grid", "block"))
+        yield ("kernel", kernel, *dims, capability, *sizes), 1e3 * (event.get("dur") or 0)  # µs
 
 
 def _nsys(path: Path) -> Iterator[tuple[_Launch, float]]:

@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 
 from flashcore.runner.driver import Driver
 from flashcore.runner.guarded import Outputs
+from flashcore.runner.journal import describe
 from flashcore.runner.problem_file import load_file
 
 _T = TypeVar("_T")
@@ -130,10 +131,12 @@ class Timer:
         launches: int | None = None,
         restored: Restored | None = None,
         outputs: Sequence[Outputs] = (),
+        *,
+        graphs: bool = True,
     ) -> Timed:
         """Calls of one function on different tensors; ``launches`` per back-to-back sample, or as many as its target
-        time needs. ``outputs``: those of each call."""
-        return Timed(self, calls, launches, restored, outputs)
+        time needs. ``outputs``: those of each call. Without ``graphs`` they can only be timed eagerly."""
+        return Timed(self, calls, launches, restored, outputs, graphs=graphs)
 
     @functools.cached_property
     def empty(self) -> Timed:
@@ -166,6 +169,17 @@ class Timer:
             gc.enable()
         graph.replay()  # the first replay uploads the graph
         return graph, nodes
+
+    def obstacle(self, call: Callable[[], object]) -> str:
+        """Why a graph cannot contain a call, which is first made a few times; empty if it can."""
+        for _ in range(_WARM_UPS):
+            call()
+        try:
+            self.capture(lambda _: call(), 1)
+        except Exception as error:
+            self.capture(lambda _: self.spin(0), 1)  # else torch would refuse to draw numbers from now on
+            return describe(error.__context__ or error)
+        return ""
 
     def between(self, work: Callable[[], object], *, cover: int = 0) -> float:
         """Device time of the work that ``work`` enqueues, us. The device waits ``cover`` cycles before it."""
@@ -234,6 +248,8 @@ class Timed:
         launches: int | None,
         restored: Restored | None,
         outputs: Sequence[Outputs],
+        *,
+        graphs: bool,
     ) -> None:
         import torch
 
@@ -245,9 +261,18 @@ class Timed:
         for i in range(max(_WARM_UPS, len(calls))):
             self._call(i)
         torch.cuda.synchronize()
+        self.kernels: int | None = None
+        if graphs:
+            self._capture(launches, most)
+        self.eager_calls = 1
+        self.eager_calls = calls_for(min(self.eager() for _ in range(3)), most)
+        torch.cuda.synchronize()
+
+    def _capture(self, launches: int | None, most: int) -> None:
+        timer, calls = self._timer, self._calls
         self._single, (kernels, self.copies) = timer.capture(self._call, 1)
         self._answers = {"back_to_back": self._answer}
-        self.kernels: int | None = kernels
+        self.kernels = kernels
         sets = min(len(calls), _MOST_SETS)
         self._each_set = self._single if sets == 1 else timer.capture(self._call, sets)[0]
         self._call_us = min(timer.between(self._single.replay, cover=_COVER_CLOCKS) for _ in range(3))
@@ -258,9 +283,6 @@ class Timed:
             self._count_nodes(nodes, self.launches)
             self._answers["back_to_back"] = self._answer
         self._spaced: dict[tuple[str, bool], Any] = {}
-        self.eager_calls = 1
-        self.eager_calls = calls_for(min(self.eager() for _ in range(3)), most)
-        torch.cuda.synchronize()
 
     def _call(self, i: int) -> None:
         self._answer = None  # so that the next call reuses its memory

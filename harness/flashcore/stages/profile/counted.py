@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from flashcore.errors import CapabilityError
@@ -35,9 +36,6 @@ def run(context: Context, cases: Sequence[KernelCall], builds: Sequence[KernelCa
     chip, registers = chip_of(context.gpu.capability), code.registers(context)
     plans = plans_for(context.built.plans, context.gpu_arch)
     metrics = ncu_facts.metrics_to_request(chip)
-    units = {
-        name: _UNITS[spec.unit] for spec in FACTS.values() if (name := spec.ncu_name(chip)) and spec.unit in _UNITS
-    }
     tasks = []
     for case, build in zip(cases, builds, strict=True):
         plan = plans.get((case.variant, case.shape))
@@ -65,16 +63,37 @@ def run(context: Context, cases: Sequence[KernelCall], builds: Sequence[KernelCa
         if len(plan.launches) != len(counts):
             what = f"{result.name}: {len(counts)} kernels, {len(plan.launches)} in its plan"
             raise CapabilityError(what, "ncu names the kernels")
-        rows = [
-            Result(
-                number, launch.kernel, "kernel", launch.grid, launch.block, context.gpu.capability,
-                {name: Metric(value, units.get(name, "")) for name, value in counted.items()},
-            )
-            for number, (launch, counted) in enumerate(zip(plan.launches, counts, strict=True))
-        ]  # fmt: skip
-        built = ncu_facts.Built(plan, None, registers.get(variant, {}))
-        subject = CaseSubject(Case(variant, shape))
-        of_case = ncu_facts.facts_of(subject, rows, chip=chip, refused=data["refused"], built=built)
-        facts += [replace(fact, source=Source.CUPTI) for fact in of_case]
+        launches = [
+            Result(number, launch.kernel, "kernel", launch.grid, launch.block, context.gpu.capability, {})
+            for number, launch in enumerate(plan.launches)
+        ]
+        rows, built = rows_of(launches, counts, chip), ncu_facts.Built(plan, None, registers.get(variant, {}))
+        facts += facts_of(Case(variant, shape), rows, chip, data["refused"], built)
         outcomes.append(CaseOutcome(variant, shape, "profile", "ok", None, result.seconds))
     return StageResult(tuple(facts), tuple(outcomes))
+
+
+def rows_of(launches: Sequence[Result], counts: Sequence[dict[str, float]], chip: str) -> list[Result]:
+    """The launches of a call with the metrics that CUPTI counted of each, in ncu's units, besides those they have, and
+    their sizes."""
+    units = {
+        name: _UNITS[spec.unit] for spec in FACTS.values() if (name := spec.ncu_name(chip)) and spec.unit in _UNITS
+    }
+    rows = []
+    for launch, counted in zip(launches, counts, strict=True):
+        sizes = {"launch__grid_size": math.prod(launch.grid), "launch__block_size": math.prod(launch.block)}
+        metrics = {name: Metric(value, units.get(name, "")) for name, value in (sizes | counted).items()}
+        rows.append(replace(launch, metrics={**launch.metrics, **metrics}))
+    return rows
+
+
+def facts_of(
+    case: Case,
+    rows: Sequence[Result],
+    chip: str,
+    refused: Mapping[str, str],
+    built: ncu_facts.Built | None = None,
+) -> list[Fact]:
+    """The facts of a case's launches, as of ncu's rows, with the source ``cupti``."""
+    facts = ncu_facts.facts_of(CaseSubject(case), rows, chip=chip, refused=refused, built=built or ncu_facts.Built())
+    return [replace(fact, source=Source.CUPTI) for fact in facts]

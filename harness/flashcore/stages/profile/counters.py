@@ -16,6 +16,7 @@ from typing import Any
 
 from flashcore.errors import CapabilityError
 from flashcore.machine import python_process
+from flashcore.machine.capabilities import lacking
 from flashcore.runner.driver import Driver
 from flashcore.runner.journal import Journal, Task
 from flashcore.runner.kernel_call import serve
@@ -27,6 +28,8 @@ _AUTO_RANGE, _USER_REPLAY = 1, 3  # CUpti_ProfilerRange, CUpti_ProfilerReplayMod
 #: for instructions were up to 51 % fewer than under ncu without such a kernel, and up to 27 % with one of 16,384.
 _LONG = 10_000
 _INSTEAD = "ncu measures what CUPTI cannot"
+#: CUptiResult → what the machine lacks.
+_LACKING = {26: "free counters", 35: "counters"}
 _Size, _Pointer = ctypes.c_size_t, ctypes.c_void_p
 
 
@@ -95,7 +98,8 @@ class Counters:
         if code:
             text = ctypes.c_char_p()
             self._cupti.cuptiGetResultString(code, ctypes.byref(text))
-            raise CapabilityError(f"cupti{function}: {(text.value or b'').decode()} ({code})", _INSTEAD)
+            what = f"cupti{function}: {(text.value or b'').decode()} ({code})"
+            raise lacking(_LACKING[code], what) if code in _LACKING else CapabilityError(what, _INSTEAD)
         return parameters
 
     def _host_with(self, names: Any) -> Any:
@@ -209,7 +213,8 @@ def _at(array: Any) -> ctypes.c_void_p:
 
 
 @functools.cache
-def _counters(metrics: tuple[str, ...]) -> Counters:
+def counters_of(metrics: tuple[str, ...], device: int = 0) -> Counters:
+    """The counters for these metrics, of the current device, which has this number; one for a process."""
     return Counters(metrics)
 
 
@@ -219,7 +224,7 @@ def perform(task: Task, journal: Journal) -> dict[str, Any]:
     caller, inputs, outputs, call = warmed_up(task, journal)
     journal.step(task.name, "counted call")
     try:
-        counters = _counters(tuple(task.payload["metrics"]))
+        counters = counters_of(tuple(task.payload["metrics"]))
         launches = counters.of(lambda: caller.load(inputs, outputs), call, task.payload["kernels"])
         return {"launches": launches, "refused": counters.refused}
     except CapabilityError as error:
