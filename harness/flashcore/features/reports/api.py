@@ -89,7 +89,9 @@ def counters(function: Callable[..., Any], *args: Any, **kwargs: Any) -> DataFra
     limits = time_parts(Readings(record), call.case.variant, call.case.shape).short
     time = record.facts.number("ncu_duration", CaseSubject(call.case))
     took = f"{fixed(time / 1e3, 2)} µs" if time else "no time"
-    print(f"{function_name(function)}: {count(len(call.rows), 'kernel')}, {took}, cold: {limits or 'no limiter known'}")
+    print(
+        f"{function_name(function)}: {count(len(call.rows), 'kernel')}, {took}, cold: {limits or 'limiter unmeasured'}"
+    )
     return frames.frame(Fact, call.facts)
 
 
