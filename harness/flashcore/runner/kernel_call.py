@@ -9,7 +9,7 @@ import atexit
 import ctypes
 import functools
 import gc
-import importlib
+import importlib.util
 import os
 import shutil
 import sys
@@ -430,6 +430,8 @@ def is_poisoned(device: str) -> bool:
 
 def require_device(device: str) -> None:
     """Imports torch, and raises :class:`CapabilityError` if this process cannot use the device."""
+    if importlib.util.find_spec("torch") is None:
+        raise lacking("torch")
     import torch  # so that the import does not count as the first task's time
 
     if device != "cpu" and not torch.cuda.is_available():

@@ -134,7 +134,7 @@ def timings(functions: Sequence[Function], mode: TimingMode) -> list[Timing]:
                 if label != first:
                     processes[label].append(Process.of(sides[first], sides[label], sides[_AGAIN]))
             del ready
-        release(device)
+            release(device)
     notes = [f"eager, since {label} is not captured: {why}" for label, why in obstacles.items()][:1]
     throttled = dict.fromkeys(watch.seen.get("throttle", ()))
     notes += [f"clock limited by {', '.join(throttled)}"] if throttled else []
