@@ -9,7 +9,7 @@ import atexit
 import ctypes
 import functools
 import gc
-import importlib.util
+import importlib
 import os
 import shutil
 import sys
@@ -430,9 +430,10 @@ def is_poisoned(device: str) -> bool:
 
 def require_device(device: str) -> None:
     """Imports torch, and raises :class:`CapabilityError` if this process cannot use the device."""
-    if importlib.util.find_spec("torch") is None:
-        raise lacking("torch")
-    import torch  # so that the import does not count as the first task's time
+    try:
+        import torch  # so that the import does not count as the first task's time
+    except ModuleNotFoundError as error:
+        raise lacking("torch", str(error)) from error
 
     if device != "cpu" and not torch.cuda.is_available():
         build = f"torch {torch.__version__}, CUDA {torch.version.cuda or 'not in this build'}"
