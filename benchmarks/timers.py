@@ -78,7 +78,7 @@ def _by_records(call: Call) -> float:
     import torch
     from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CUDA]) as record:
+    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as record:
         for _ in range(_CALLS):
             call()
         torch.cuda.synchronize()

@@ -225,7 +225,7 @@ def _recorded(call: Callable[[], None]) -> list[Result]:
     """The launches of a call, in order."""
     from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CUDA]) as record:
+    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as record:  # else it warns
         call()
     with tempfile.TemporaryDirectory(prefix="flashcore-capture-") as folder:
         file = Path(folder, "trace.json")

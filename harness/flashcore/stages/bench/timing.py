@@ -21,6 +21,7 @@ import functools
 import gc
 import os
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -164,7 +165,9 @@ class Timer:
                         enqueue(i)
                     nodes = self.driver.captured(self.stream.cuda_stream)
                 finally:
-                    graph.capture_end()
+                    with warnings.catch_warnings():  # callers see by its nodes that a graph is empty
+                        warnings.filterwarnings("ignore", "The CUDA Graph is empty", UserWarning)
+                        graph.capture_end()
         finally:
             gc.enable()
         graph.replay()  # the first replay uploads the graph
@@ -262,6 +265,7 @@ class Timed:
             self._call(i)
         torch.cuda.synchronize()
         self.kernels: int | None = None
+        self.copies = 0
         if graphs:
             self._capture(launches, most)
         self.eager_calls = 1
