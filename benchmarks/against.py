@@ -30,7 +30,7 @@ from benchmarks import chains, raw
 from flashcore.cli import progress
 from flashcore.errors import UsageError
 from flashcore.machine import toolchain
-from flashcore.model.decide import ALPHA, EFFECT, PROCESSES, Process, decide
+from flashcore.model.decide import ALPHA, EFFECT, PROCESSES, ProcessTimes, decide
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.stages.bench.time_pairs import Contest, Times, copied
 from flashcore.stages.settings import Settings
@@ -154,11 +154,11 @@ def _same(case: KernelCall, copies: Path) -> Contest:
 # --- results ---------------------------------------------------------------------------------
 
 
-def dealt(times: Times, deal: Sequence[int]) -> Process:
+def dealt(times: Times, deal: Sequence[int]) -> ProcessTimes:
     """The result of a process whose builds have other parts."""
     sides = (times.before, times.after, times.again)
     before, after, again = (sides[i] for i in deal)
-    return Process.of(before, after, again)
+    return ProcessTimes.of(before, after, again)
 
 
 def processes_of(same: Mapping[str, Sequence[Times]], slowed: Mapping[str, Sequence[Times]]) -> dict[str, Any]:
@@ -186,10 +186,12 @@ def processes_of(same: Mapping[str, Sequence[Times]], slowed: Mapping[str, Seque
 def analyse(results: Mapping[str, Any]) -> dict[str, Any]:
     """The false-alarm rate without a change, and the share of detected planted slowdowns."""
     parts = {
-        case: [[Process(*p) for p in deals] for deals in processes]
+        case: [[ProcessTimes(*p) for p in deals] for deals in processes]
         for case, processes in results["processes_of_cases"].items()
     }
-    planted = {case: [Process(*p) for p in processes] for case, processes in results["processes_of_planted"].items()}
+    planted = {
+        case: [ProcessTimes(*p) for p in processes] for case, processes in results["processes_of_planted"].items()
+    }
     count = min([*map(len, parts.values()), *map(len, planted.values())])
     source = random.Random(1)
     draws = []
@@ -221,7 +223,7 @@ def analyse(results: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _spread(parts: Mapping[str, Sequence[Sequence[Process]]]) -> dict[str, Any]:
+def _spread(parts: Mapping[str, Sequence[Sequence[ProcessTimes]]]) -> dict[str, Any]:
     """The A/A spread between processes, as a share: its median and maximum over the cases."""
     spreads = {
         case: math.sqrt(statistics.fmean(p.null**2 for deals in processes for p in deals))
@@ -232,7 +234,7 @@ def _spread(parts: Mapping[str, Sequence[Sequence[Process]]]) -> dict[str, Any]:
 
 
 def _alarms(
-    runs: Sequence[Mapping[str, Sequence[Process]]], *, alpha: float, level: float, effect: float
+    runs: Sequence[Mapping[str, Sequence[ProcessTimes]]], *, alpha: float, level: float, effect: float
 ) -> dict[str, Any]:
     decisions = [decide(run, alpha=alpha, effect=effect) for run in runs]
     slower = [sum(d.outcome == "slower" for d in by_case.values()) for by_case in decisions]
@@ -249,8 +251,8 @@ def _alarms(
 
 
 def _detected(
-    parts: Mapping[str, Sequence[Sequence[Process]]],
-    planted: Mapping[str, Sequence[Process]],
+    parts: Mapping[str, Sequence[Sequence[ProcessTimes]]],
+    planted: Mapping[str, Sequence[ProcessTimes]],
     draws: Sequence[Sequence[tuple[int, int]]],
     disjoint: Sequence[range],
 ) -> list[dict[str, Any]]:

@@ -34,7 +34,7 @@ from benchmarks import raw
 from flashcore.errors import UsageError
 from flashcore.machine import python_process
 from flashcore.records import lookup, store
-from flashcore.runner.journal import Result, Share, Task, lost_in, measured_on, messages, read_journal
+from flashcore.runner.journal import Share, Task, TaskResult, lost_in, measured_on, messages, read_journal
 from flashcore.runner.process import Limits, LocalGpu, Program
 from flashcore.runner.queue import Pool
 
@@ -103,7 +103,7 @@ def _command(task_file: Path, journal: Path) -> list[str]:
     return [sys.executable, "-P", "-c", _CHILD, str(task_file), str(journal)]
 
 
-def _share(folder: Path, cases: int, places: Sequence[Any], seconds: float, note: str = "") -> list[Result]:
+def _share(folder: Path, cases: int, places: Sequence[Any], seconds: float, note: str = "") -> list[TaskResult]:
     program = Program(command=_command, limits=Limits(batch=1024))
     with Pool(places) as workers:
         return workers.run(_tasks(cases, seconds, note), program, folder)
@@ -112,7 +112,7 @@ def _share(folder: Path, cases: int, places: Sequence[Any], seconds: float, note
 def _answers(folder: Path) -> Counter[str]:
     """The number of results for each task."""
     written = (message for path in folder.glob("*.jsonl") for message in read_journal(path))
-    return Counter(m.name for m in written if isinstance(m, Result) and m.status == "ok")
+    return Counter(m.name for m in written if isinstance(m, TaskResult) and m.status == "ok")
 
 
 # --- scale --------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ def _busy(folder: Path) -> dict[str, float]:
         tasks = path.with_name(f"{path.name.replace('journal', 'tasks').removesuffix('.jsonl.gz')}.json.gz")
         gpu = Share.decode(gzip.decompress(tasks.read_bytes()).splitlines()[0]).gpu
         for message in messages(gzip.decompress(path.read_bytes())):
-            if isinstance(message, Result):
+            if isinstance(message, TaskResult):
                 seconds_of[gpu] = seconds_of.get(gpu, 0.0) + message.seconds
     return {gpu: round(seconds, 2) for gpu, seconds in seconds_of.items()}
 

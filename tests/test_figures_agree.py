@@ -18,7 +18,7 @@ from flashcore.model.suite import Shape
 from flashcore.model.text import six_digits
 from flashcore.report import budget_page, overview_page, roofline_page, variant_page
 from flashcore.report.case_view import CaseView
-from flashcore.report.overview_page import Overview, Section
+from flashcore.report.overview_page import Overview, ShapeSection
 from flashcore.report.variant_page import VariantView
 from flashcore.report.view import Book
 from tests.conftest import two_names
@@ -32,7 +32,7 @@ def book() -> Book:
 
 
 @functools.cache
-def sections() -> dict[str, Section]:
+def sections() -> dict[str, ShapeSection]:
     return {s.shape.name: s for s in Overview(book()).sections}
 
 

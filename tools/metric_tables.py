@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from flashcore.chips.metric_tables.lookup import SUFFIX, TABLES, Table
+from flashcore.chips.metric_tables.lookup import SUFFIX, TABLES, MetricTable
 from flashcore.errors import CapabilityError
 from flashcore.machine.ncu import find_ncu, last_lines
 from flashcore.machine.toolchain import site_packages, version_of
@@ -29,7 +29,7 @@ _KINDS = ("Counter", "Ratio", "Throughput")
 _ROW = re.compile(r"^(?P<name>[A-Za-z]\S*__\S+)\s+(?P<kind>Counter|Ratio|Throughput)\s+(?P<unit>\S+)\s")
 
 
-def parse_query(text: str, chip: str) -> Table:
+def parse_query(text: str, chip: str) -> MetricTable:
     """Parses the output of ``ncu --query-metrics``, without wrapped descriptions.
 
     Raises:
@@ -41,7 +41,7 @@ def parse_query(text: str, chip: str) -> Table:
             f"ncu --query-metrics --chips {chip}: expected a list of metrics, found: {last_lines(text)}",
             "name a chip of `ncu --list-chips`, or use another ncu",
         )
-    return Table(chip, kinds)
+    return MetricTable(chip, kinds)
 
 
 def write(chip: str, ncu: Path | None = None) -> Path:
@@ -59,7 +59,7 @@ def write(chip: str, ncu: Path | None = None) -> Path:
     return file
 
 
-def listed(chip: str, ncu: Path | None = None) -> Table:
+def listed(chip: str, ncu: Path | None = None) -> MetricTable:
     """A chip's metrics, as ncu or its library lists them."""
     try:
         ncu = ncu or find_ncu()
@@ -68,7 +68,7 @@ def listed(chip: str, ncu: Path | None = None) -> Table:
             library = find()
         except CapabilityError as error:
             raise CapabilityError(f"{no_ncu.what}; {error.what}", error.hint) from None
-        return Table(chip, metrics(library, chip), name_of(library))
+        return MetricTable(chip, metrics(library, chip), name_of(library))
     argv = [str(ncu), "--query-metrics", "--chips", chip]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=120, check=False)
@@ -77,7 +77,7 @@ def listed(chip: str, ncu: Path | None = None) -> Table:
     return parse_query(done.stdout if done.returncode == 0 else done.stdout + done.stderr, chip)
 
 
-def packed(table: Table) -> bytes:
+def packed(table: MetricTable) -> bytes:
     """A table's file; the same metrics give the same bytes."""
     rows = [f"{name} {kind}" for name, kind in sorted(table.metrics.items())]
     lines = [f"# flashcore metric table 1: {table.chip}, by {table.source}", *rows]

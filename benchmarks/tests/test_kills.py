@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks import kills
-from flashcore.runner.journal import Result, encode
+from flashcore.runner.journal import TaskResult, encode
 
 
 class Careless(kills.Scenario):
@@ -47,7 +47,7 @@ def test_a_lost_answer_is_found(tmp_path: Path) -> None:
     scenario = kills.Worker(tmp_path / "worker")
     scenario.begin()
     journal = tmp_path / "worker" / "round0" / "journal-001.jsonl"
-    journal.write_bytes(encode(Result("v0/s", "ok", seconds=0.1)))
+    journal.write_bytes(encode(TaskResult("v0/s", "ok", seconds=0.1)))
     (journal.parent / "performed").write_text("v0/s 1\n")
     assert list(scenario.look()) == []
     (journal.parent / "performed").write_text("v0/s 1\nv0/s 2\n")

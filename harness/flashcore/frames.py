@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from flashcore.errors import MissingPackage, UsageError
-from flashcore.explain.comparison import Change, Row
+from flashcore.explain.comparison import Change, Difference
 from flashcore.explain.limiter import Part, time_parts
 from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import Bound, Point
@@ -71,7 +71,7 @@ _LAYOUTS: Mapping[type, tuple[Sequence[str], str]] = {
         "fact:c unit:c before:n after:n before_text=before:t after_text=after:t outcome:c evidence:c ratio:n low:n"
         " high:n no_interval:s",
     ),
-    Row: (
+    Difference: (
         _CASE,
         "mode=lead.mode:c unit=lead.unit:c before=lead.before:n after=lead.after:n ratio=lead.ratio:n low=lead.low:n"
         " high=lead.high:n outcome:c judged:b same_code:b no_interval=lead.no_interval:s",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.build.dependencies import Inputs, Tools, parsed, plain_text, refuse_unsafe, unlisted
+from flashcore.build.dependencies import CompilerTools, Inputs, parsed, plain_text, refuse_unsafe, unlisted
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.machine import toolchain
 
@@ -106,7 +106,7 @@ class Place:
         """As the next process would find them."""
         time.sleep(0.02)  # the clock of files is coarser than that of the process
         include = [self.root / "early", self.root / "include"]
-        tools = Tools([self.root / "toolkit/nvcc"], self.root / "toolkit", "13.0")
+        tools = CompilerTools([self.root / "toolkit/nvcc"], self.root / "toolkit", "13.0")
         return Inputs(str(self.root), self.build, tools, include)
 
     def built(self) -> str:

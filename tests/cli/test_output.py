@@ -48,8 +48,8 @@ def test_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = [doctor.Part("numpy", True, "2", "bench, report"), doctor.Part("jinja2", True, "3", "report"),
-             doctor.Part("GPU", False, "no CUDA device", "check", "use one")]  # fmt: skip
+    parts = [doctor.Component("numpy", True, "2", "bench, report"), doctor.Component("jinja2", True, "3", "report"),
+             doctor.Component("GPU", False, "no CUDA device", "check", "use one")]  # fmt: skip
     monkeypatch.setattr(doctor, "examine", lambda: parts)
     result = json_of(capsys, "doctor", code=Exit.INCAPABLE)
     assert result["can"] == ["report"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flashcore.cli.roofs import table
-from flashcore.explain.measured_roofs import Measured
+from flashcore.explain.measured_roofs import MeasuredRoof
 from flashcore.model.case import Case
 from flashcore.model.record import CaseSubject
 
@@ -11,10 +11,10 @@ from flashcore.model.record import CaseSubject
 def test_roofs_stand_by_resource_rates_before_times_and_the_highest_first() -> None:
     case = CaseSubject(Case("v", "s"))
     rows = [
-        Measured("launch", "dram", case, 2.5, "us"),
-        Measured("read", "dram", case, 4000.0, "GB/s", 1980.0, 0.00123, 40.0, 15.25, 5000.0),
-        Measured("copy", "dram", case, 4500.0, "GB/s", library=True),
-        Measured("barrier", "barrier", case, 1.0, "us"),
+        MeasuredRoof("launch", "dram", case, 2.5, "us"),
+        MeasuredRoof("read", "dram", case, 4000.0, "GB/s", 1980.0, 0.00123, 40.0, 15.25, 5000.0),
+        MeasuredRoof("copy", "dram", case, 4500.0, "GB/s", library=True),
+        MeasuredRoof("barrier", "barrier", case, 1.0, "us"),
     ]
     _, _, first, second, third, last = (line.split("  ") for line in table(rows).splitlines())
     cells = [[cell.strip() for cell in row if cell.strip()] for row in (first, second, third, last)]

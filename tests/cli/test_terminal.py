@@ -106,11 +106,11 @@ def test_colours_are_for_terminals_that_have_some() -> None:
 PROGRESS = """
 import sys
 from flashcore.cli import progress
-from flashcore.model.progress import Step
+from flashcore.model.progress import ProgressLine
 with progress.shown() as say:
     say("build: 2 variants")
-    say(Step("one [x]", 1, 2))
-    say(Step("two", 2, 2))
+    say(ProgressLine("one [x]", 1, 2))
+    say(ProgressLine("two", 2, 2))
 """
 
 
@@ -202,13 +202,13 @@ SHOWN = r"red \u001b[2K\u001b[1A\u000dgate passed \u009b2J \u0000 \u202edessap e
 PRINTS = f"""
 from flashcore.cli import progress, terminal
 from flashcore.errors import Exit, UsageError
-from flashcore.model.progress import Step
+from flashcore.model.progress import ProgressLine
 from flashcore.cli import list as c
 def run(_):
     text = {DRAWS!r}
     with progress.shown() as say:
         say(text)
-        say(Step(text, 1, 2))
+        say(ProgressLine(text, 1, 2))
     print(text)
     print(terminal.painted("fail  " + text))
     raise UsageError(text)

@@ -11,7 +11,7 @@ import flashcore as fc
 from flashcore.cli.comparison import as_text
 from flashcore.explain import compare_records
 from flashcore.explain.compare_records import MODES, case, compare
-from flashcore.explain.comparison import Change, Row
+from flashcore.explain.comparison import Change, Difference
 from flashcore.explain.times import Speedup
 from flashcore.model.case import Case
 from flashcore.model.causes import OTHER_RUNS
@@ -24,7 +24,7 @@ from tests.conftest import published
 OLD = "20260101T000000Z-0000"
 
 
-def cases(a: Record, b: Record) -> Mapping[str, Row]:
+def cases(a: Record, b: Record) -> Mapping[str, Difference]:
     """The rows of cases, by the case."""
     return {str(row.subject.case): row for row in compare(a, b).cases}
 
@@ -228,7 +228,7 @@ def test_modes_contradict_where_one_gains_and_one_loses_beyond_noise() -> None:
             Change(CASE, f"{mode}_p50", "us", 1.0, 1.0, ratio.conclusion, "one run" if ratio.ends else None, ratio)
             for mode, ratio in ratios.items()
         ]
-        modes = Row(CASE, "faster", changes).contradiction
+        modes = Difference(CASE, "faster", changes).contradiction
         return modes and (modes[0].mode, modes[1].mode)
 
     assert contradiction(isolated=loss, back_to_back=gain, cold=same) == ("back_to_back", "isolated")

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from flashcore.explain.heat import Line, alone, hottest, in_order, shares
 from flashcore.model.case import Case
-from flashcore.model.record import CaseSubject, Instruction, Listing
+from flashcore.model.record import CaseSubject, CountedInstruction, Listing
 
 SUBJECT = CaseSubject(Case("fast", "mission"), kernel="k")
 
 
-def instruction(offset: int, line: int, text: str = "FADD", **values: float) -> Instruction:
-    return Instruction(offset, text, "k.cu" if line else "", line, f"line {line}" if line else "", values)
+def instruction(offset: int, line: int, text: str = "FADD", **values: float) -> CountedInstruction:
+    return CountedInstruction(offset, text, "k.cu" if line else "", line, f"line {line}" if line else "", values)
 
 
 def lines(listing: Listing) -> list[Line]:

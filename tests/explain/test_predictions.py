@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flashcore.explain.predictions import Judged, Outcome, judge, progress
+from flashcore.explain.predictions import JudgedPrediction, Outcome, judge, progress
 from flashcore.explain.readings import Readings
 from flashcore.model.causes import WorstInput
 from flashcore.model.record import Record
@@ -12,7 +12,7 @@ from tests import factory
 from tests.support.predicted import SHARES, predicted, record
 
 
-def only(r: Record) -> Judged:
+def only(r: Record) -> JudgedPrediction:
     (result,) = judge(Readings(r), r.suite.variants["fast"], "mission")
     return result
 

@@ -208,11 +208,11 @@ LINES: list[dict[str, Any]] = [
     for message in (
         journal.Started(7),
         journal.Begun("a/s", 1.0),
-        journal.Reached("a/s", journal.Step("seed 0")),
-        journal.Result("a/s", "ok", None, {"x": 1.5}, 0.5),
+        journal.Reached("a/s", journal.TaskStep("seed 0")),
+        journal.TaskResult("a/s", "ok", None, {"x": 1.5}, 0.5),
         journal.Begun("b/s", 2.0),
-        journal.Result("b/s", "failed", Hang(5.0), None, 5.0, journal.Step("s", "b")),
-        journal.Result("b/t", "skipped", NOT_RUN()),
+        journal.TaskResult("b/s", "failed", Hang(5.0), None, 5.0, journal.TaskStep("s", "b")),
+        journal.TaskResult("b/t", "skipped", NOT_RUN()),
     )
 ]
 

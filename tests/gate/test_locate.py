@@ -10,7 +10,7 @@ import pytest
 
 from flashcore.explain.verdict import Verdict
 from flashcore.gate import locate
-from flashcore.gate.locate import Place, Places
+from flashcore.gate.locate import Places, SourcePlace
 from flashcore.model.causes import Decided, SourceLine
 from flashcore.model.record import Record, subject_of
 from flashcore.model.suite import Decision
@@ -20,17 +20,17 @@ from tests.support.verdicts import judged, places, suite, troubled
 
 def test_a_compilers_error_is_the_place_of_a_failed_build(record: Record) -> None:
     verdict = verdict_on(record, "builds", variant="split", arch="sm_90a")
-    assert places(record).of(verdict) == Place("my kernels/split.cu", 7)
+    assert places(record).of(verdict) == SourcePlace("my kernels/split.cu", 7)
 
 
 def test_a_kernel_is_found_in_a_header(record: Record) -> None:
     verdict = verdict_on(record, "registers_limit", kernel="slow_kernel")
-    assert places(record).of(verdict) == Place("my kernels/common.cuh", 3)
+    assert places(record).of(verdict) == SourcePlace("my kernels/common.cuh", 3)
 
 
 def test_a_variant_without_source_points_at_the_manifest(record: Record) -> None:
     verdict = verdict_on(record, "registers_limit", kernel="split_kernel")
-    assert places(record).of(verdict) == Place("my kernels/suite.toml", 3)
+    assert places(record).of(verdict) == SourcePlace("my kernels/suite.toml", 3)
 
 
 @pytest.mark.parametrize("table", ["[variant.split]", '[variant."sp{a}it"]', "  [variant.'s{a}t']"])
@@ -41,14 +41,16 @@ def test_it_points_into_the_file_that_declares_the_variant(record: Record, table
     (folder / "b.toml").write_text(f"# [variant.split]\n\n\n{table}\n")
     made = replace(record, suite=replace(record.suite, manifests=("a.toml", "b.toml")))
     verdict = verdict_on(record, "registers_limit", kernel="split_kernel")
-    assert places(made).of(verdict) == Place("my kernels/b.toml", 4)
+    assert places(made).of(verdict) == SourcePlace("my kernels/b.toml", 4)
 
 
 @pytest.mark.parametrize("kernel", ["_Z11fast_kernelPKf", "_ZN4some11fast_kernelEPKf"])
 def test_a_mangled_kernel_is_found_by_the_name_within(kernel: str, tmp_path: Path) -> None:
     fact = factory.fact("registers", 140, "fast", arch="sm_89", kernel=kernel)
     record = factory.record(suite(tmp_path), [fact])
-    assert places(record).of(verdict_on(record, "registers_limit", kernel=kernel)) == Place("my kernels/fast.cu", 4)
+    assert places(record).of(verdict_on(record, "registers_limit", kernel=kernel)) == SourcePlace(
+        "my kernels/fast.cu", 4
+    )
 
 
 def test_sources_that_are_not_here_give_no_place() -> None:
@@ -78,7 +80,7 @@ def sited(tmp_path: Path, *facts: Any) -> Record:
     return factory.record(made, [at, *facts])
 
 
-def place(record: Record, fact: str, **subject: Any) -> Place | None:
+def place(record: Record, fact: str, **subject: Any) -> SourcePlace | None:
     (line,) = [
         v
         for v in judged(record).verdicts
@@ -90,18 +92,18 @@ def place(record: Record, fact: str, **subject: Any) -> Place | None:
 
 def test_local_memory_points_at_the_line_that_needs_it(tmp_path: Path) -> None:
     record = sited(tmp_path, factory.site(SourceLine("common.cuh", 3)))
-    elsewhere = Place("my kernels/common.cuh", 3)
+    elsewhere = SourcePlace("my kernels/common.cuh", 3)
     assert place(record, "spill_store_bytes", arch="sm_89") == elsewhere
     assert place(record, "spill_store_bytes") == elsewhere  # known of another arch
     assert place(record, "spill_store_bytes", kernel="another") == elsewhere  # known of another kernel
-    assert place(record, "registers") == Place("my kernels/fast.cu", 4)
-    assert place(record, "spill_store_bytes", variant="slow") == Place("my kernels/common.cuh", 3)
+    assert place(record, "registers") == SourcePlace("my kernels/fast.cu", 4)
+    assert place(record, "spill_store_bytes", variant="slow") == SourcePlace("my kernels/common.cuh", 3)
 
 
 @pytest.mark.parametrize("value", [None, "", "no place", 3])
 def test_a_site_that_is_none_leaves_the_kernels_own_line(tmp_path: Path, value: Any) -> None:
     record = sited(tmp_path, factory.fact("local_memory_site", value, arch="sm_89", kernel="fast_kernel"))
-    assert place(record, "spill_store_bytes") == Place("my kernels/fast.cu", 4)
+    assert place(record, "spill_store_bytes") == SourcePlace("my kernels/fast.cu", 4)
 
 
 def test_a_decision_points_at_the_line_that_lost_it(tmp_path: Path) -> None:
@@ -116,18 +118,18 @@ def test_a_decision_points_at_the_line_that_lost_it(tmp_path: Path) -> None:
         assert verdict.reason.startswith(
             f"{'common.cuh:3: LDG.E ×4' if line[1] == 3 else 'nothing'} instead of ldg.128; "
         )
-        assert places(record).of(verdict) == Place(f"my kernels/{line[0]}", line[1])
+        assert places(record).of(verdict) == SourcePlace(f"my kernels/{line[0]}", line[1])
 
 
 def test_without_a_kernel_the_first_that_the_plan_launches_is_meant(tmp_path: Path) -> None:
     record = sited(tmp_path)
-    assert place(record, "registers", kernel=None, shape="mission") == Place("my kernels/fast.cu", 4)
-    assert place(record, "registers", kernel=None, shape=None) == Place("my kernels/fast.cu", 4)
+    assert place(record, "registers", kernel=None, shape="mission") == SourcePlace("my kernels/fast.cu", 4)
+    assert place(record, "registers", kernel=None, shape=None) == SourcePlace("my kernels/fast.cu", 4)
 
 
 def test_a_variant_that_is_unknown_or_has_no_file_is_found_in_no_source(tmp_path: Path) -> None:
     record = sited(tmp_path)
-    manifest = Place("my kernels/suite.toml", 1)
+    manifest = SourcePlace("my kernels/suite.toml", 1)
     assert place(record, "registers", variant="nobody") == place(record, "registers", variant="cudnn") == manifest
 
 

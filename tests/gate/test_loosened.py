@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flashcore.gate.baseline import Baseline, Key
+from flashcore.gate.baseline import Baseline, LineKey
 from flashcore.gate.loosened import Loosened, everything
 from flashcore.model.suite import Decision, GatePolicy, GateRule, PythonCallable, RecordedCubins, Suite
 from tests import factory
@@ -22,11 +22,11 @@ WAIVED = factory.waiver("limit", 140.0, variants=("fast",), expires="2026-09-01"
 RULE = GateRule(("sass_hmma",), "fail", 0.0)
 OLD = factory.suite(VARIANTS, budgets=[LIMIT, LOW], waivers=[WAIVED])
 ARCH, SHAPE = OLD.archs[0], next(iter(OLD.shapes))
-LINE = Key("fast", ARCH, "kernel", "*", "registers")
+LINE = LineKey("fast", ARCH, "kernel", "*", "registers")
 LINES = {LINE: 40.0, LINE._replace(fact="sass_hmma"): 8.0, LINE._replace(variant="slow"): 32.0}
 
 
-def baseline(values: Mapping[Key, float]) -> Baseline:
+def baseline(values: Mapping[LineKey, float]) -> Baseline:
     return Baseline(OLD.name, {"nvcc": "13.0.88"}, values)
 
 
@@ -233,7 +233,7 @@ def test_rules(before: list[GateRule], after: list[GateRule], looser: set[str]) 
         ),
     ],
 )
-def test_lines_of_the_baseline(values: dict[Key, float] | None, looser: set[str]) -> None:
+def test_lines_of_the_baseline(values: dict[LineKey, float] | None, looser: set[str]) -> None:
     after = None if values is None else baseline(values)
     assert {c.key for c in everything((OLD, baseline(LINES)), (OLD, after), TODAY)} == looser
     assert everything((OLD, None), (OLD, after), TODAY) == [], "the base has none"

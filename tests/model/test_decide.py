@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.against import binomial_upper
-from flashcore.model.decide import COARSE, PROCESSES, Process, decide, student_quantile
+from flashcore.model.decide import COARSE, PROCESSES, ProcessTimes, decide, student_quantile
 
 #: How far a build is off in one process, as the logarithm of a ratio.
 Noise = Callable[[random.Random], float]
@@ -37,12 +37,12 @@ def rarely_unlucky(source: random.Random) -> float:
 
 def drawn(
     source: random.Random, noise: Noise, slower: float = 0.0, processes: int = PROCESSES, after: Noise | None = None
-) -> list[Process]:
+) -> list[ProcessTimes]:
     """The processes of a case whose three builds each have independent noise."""
     results = []
     for _ in range(processes):
         first, again, new = noise(source), noise(source), (after or noise)(source) + math.log1p(slower)
-        results.append(Process(new - (first + again) / 2, again - first))
+        results.append(ProcessTimes(new - (first + again) / 2, again - first))
     return results
 
 
@@ -108,9 +108,9 @@ def test_one_noisy_case_is_not_judged_by_the_calm_of_the_others() -> None:
 
 def test_few_changes_that_happen_to_agree_are_no_proof() -> None:
     """The same change in every process, where before differs from itself as much."""
-    odd = [Process(0.02, 0.02)] * PROCESSES
+    odd = [ProcessTimes(0.02, 0.02)] * PROCESSES
     assert decide({"x": odd})["x"].outcome == "no difference"
-    assert decide({"x": [Process(0.02, 0.0)] * PROCESSES})["x"].outcome == "slower"
+    assert decide({"x": [ProcessTimes(0.02, 0.0)] * PROCESSES})["x"].outcome == "slower"
 
 
 # --- outcomes -----------------------------------------------------------------------------------
@@ -140,12 +140,12 @@ def test_noise_that_would_hide_anything_is_no_pass() -> None:
     ("broken", "reason"),
     [
         ([], "at least 4"),
-        ([Process(0.0, 0.0)] * 3, "at least 4"),
-        ([Process(0.0, 0.0)] * 8 + [Process(math.nan, 0.0)], "positive number"),
-        ([Process(0.0, 0.0)] * 8 + [Process(0.0, math.inf)], "positive number"),
+        ([ProcessTimes(0.0, 0.0)] * 3, "at least 4"),
+        ([ProcessTimes(0.0, 0.0)] * 8 + [ProcessTimes(math.nan, 0.0)], "positive number"),
+        ([ProcessTimes(0.0, 0.0)] * 8 + [ProcessTimes(0.0, math.inf)], "positive number"),
     ],
 )
-def test_too_little_is_undecided_and_never_a_pass(broken: Sequence[Process], reason: str) -> None:
+def test_too_little_is_undecided_and_never_a_pass(broken: Sequence[ProcessTimes], reason: str) -> None:
     decision = decide({"x": broken, "y": drawn(random.Random(1), calm)})["x"]
     assert decision.outcome == "undecided" and reason in decision.reason
     assert decide({}) == {}
@@ -153,11 +153,11 @@ def test_too_little_is_undecided_and_never_a_pass(broken: Sequence[Process], rea
 
 @given(st.lists(st.tuples(st.floats(-1, 1), st.floats(-1, 1)), min_size=4, max_size=12), st.floats(-0.5, 0.5))
 def test_a_decision_follows_from_its_numbers(values: list[tuple[float, float]], moved: float) -> None:
-    result = decide({"x": [Process(c + moved, n) for c, n in values]})["x"]
+    result = decide({"x": [ProcessTimes(c + moved, n) for c, n in values]})["x"]
     assert result.change is not None and result.critical is not None
     assert (result.outcome == "slower") == (result.change > max(result.critical, 0.01))
     # Which of the two times before came first does not matter.
-    assert decide({"x": [Process(c + moved, -n) for c, n in values]})["x"] == result
+    assert decide({"x": [ProcessTimes(c + moved, -n) for c, n in values]})["x"] == result
 
 
 # --- what a process says ------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def test_a_decision_follows_from_its_numbers(values: list[tuple[float, float]], 
 
 def test_a_drift_that_a_round_shares_cancels() -> None:
     drift = [1 + 0.5 * i / 99 for i in range(100)]
-    result = Process.of([10 * d for d in drift], [11 * d for d in drift], [10 * d for d in drift])
+    result = ProcessTimes.of([10 * d for d in drift], [11 * d for d in drift], [10 * d for d in drift])
     assert result.change == pytest.approx(math.log(1.1))
     assert result.null == 0
 
@@ -177,7 +177,7 @@ def test_skewed_noise_leans_to_no_side() -> None:
     def side() -> list[float]:
         return [10 * math.exp(0.01 * source.expovariate(1.0)) for _ in range(101)]
 
-    changes = [Process.of(side(), side(), side()).change for _ in range(300)]
+    changes = [ProcessTimes.of(side(), side(), side()).change for _ in range(300)]
     mean = sum(changes) / len(changes)
     spread = math.sqrt(sum((c - mean) ** 2 for c in changes) / len(changes))
     assert abs(mean) < 4 * spread / math.sqrt(len(changes))
@@ -185,17 +185,17 @@ def test_skewed_noise_leans_to_no_side() -> None:
 
 @pytest.mark.parametrize("bad", [[], [0.0], [-1.0], [math.inf], [math.nan]])
 def test_what_is_no_time_says_nothing(bad: list[float]) -> None:
-    assert math.isnan(Process.of([1.0], [1.0], bad).change)
-    assert math.isnan(Process.of(bad, [1.0], [1.0]).null)
+    assert math.isnan(ProcessTimes.of([1.0], [1.0], bad).change)
+    assert math.isnan(ProcessTimes.of(bad, [1.0], [1.0]).null)
 
 
 def test_a_case_without_processes_leaves_those_behind_it_decided() -> None:
-    result = decide({"gap": [], "x": [Process(0.02, 0.0)] * PROCESSES})
+    result = decide({"gap": [], "x": [ProcessTimes(0.02, 0.0)] * PROCESSES})
     assert (result["gap"].outcome, result["x"].outcome) == ("undecided", "slower")
 
 
 def test_what_is_critical_is_told_to_the_digit() -> None:
     """One case, four processes that agree: only the spread of no change is left, with its own degrees of freedom."""
-    result = decide({"x": [Process(0.02, 0.001)] * 4}, alpha=0.05)["x"]
+    result = decide({"x": [ProcessTimes(0.02, 0.001)] * 4}, alpha=0.05)["x"]
     spread = math.sqrt(3 / 4) * 0.001  # of a change, where that of no change is 0.001
     assert result.critical == pytest.approx(math.expm1(student_quantile(0.95, 7) * spread / 2), rel=1e-9)

@@ -30,9 +30,9 @@ def test_an_interrupted_run_is_continued_on_the_gpus_that_are_named(
     resume.remember(folder := store.begin(tmp_path, "20260102T050000Z-0003"), began, {}, "")
     runs: list[tuple[str, Path | None]] = []
 
-    def run(context: Context, resumed: Path | None = None) -> run_module.Run:
+    def run(context: Context, resumed: Path | None = None) -> run_module.RecordedRun:
         runs.append((context.settings.gpus, resumed))
-        return run_module.Run(factory.record(), tmp_path, context.settings)
+        return run_module.RecordedRun(factory.record(), tmp_path, context.settings)
 
     monkeypatch.setattr(run_module, "run", run)
     for gpus in ("all", "GPU-z"):
@@ -81,7 +81,7 @@ def chosen(
     context = staged.context(folder)
     monkeypatch.setattr(run_module, "open_recordable", lambda settings, say, *, needs_gpu: context)
     measured = replace(recorded, id="20270101T000000Z-0001")
-    monkeypatch.setattr(run_module, "run", lambda context: run_module.Run(measured, folder, context.settings))
+    monkeypatch.setattr(run_module, "run", lambda context: run_module.RecordedRun(measured, folder, context.settings))
     record, _ = run_module.measure_roofs(Settings("suite", profiles=str(folder)), lambda _: None, fresh=fresh)
     return record.id
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.runner.child import SUPERVISOR, UNRECOVERABLE, tasks_of
-from flashcore.runner.journal import Result, Share, Task, read_journal
+from flashcore.runner.journal import Share, Task, TaskResult, read_journal
 from tests.conftest import ROOT
 from tests.support.processes import actor, until
 
@@ -54,7 +54,7 @@ def test_a_child_waits_for_more_and_loses_no_answer(tmp_path: Path, killed: bool
             file.write(content)
 
     def answered() -> str:
-        return " ".join(m.name for m in read_journal(answers) if isinstance(m, Result))
+        return " ".join(m.name for m in read_journal(answers) if isinstance(m, TaskResult))
 
     with subprocess.Popen(actor()(tasks, answers), env=environment) as child:
         until(lambda: answered() == "a/s b/s")

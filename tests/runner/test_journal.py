@@ -16,11 +16,11 @@ from flashcore.runner.journal import (
     Lost,
     Message,
     Reached,
-    Result,
     Share,
     Started,
-    Step,
     Task,
+    TaskResult,
+    TaskStep,
     decode,
     encode,
     messages,
@@ -30,9 +30,9 @@ from flashcore.runner.journal import (
 MESSAGES: list[Message] = [
     Started(7),
     Begun("v/s", 1.5),
-    Reached("v/s", Step("timed", "v")),
-    Result("v/s", "ok", None, {"us": [1.0]}, 0.5),
-    Result("v/s", "failed", Hang(2.0), None, 2.0, Step("call"), poisoned=True),
+    Reached("v/s", TaskStep("timed", "v")),
+    TaskResult("v/s", "ok", None, {"us": [1.0]}, 0.5),
+    TaskResult("v/s", "failed", Hang(2.0), None, 2.0, TaskStep("call"), poisoned=True),
     Lacks("no GPU", "plug one in"),
     Lost("GPU-a", "no driver"),
 ]
@@ -73,8 +73,8 @@ def test_a_journal_is_written_line_by_line(tmp_path: Path) -> None:
     log.step("v/s", "call")
     log.fail("v/s", Hang(1.0), poisoned=True)
     begun, step, result = [m for m in read_journal(path) if not isinstance(m, Started)]
-    assert isinstance(begun, Begun) and begun.name == "v/s" and step == Reached("v/s", Step("call"))
-    assert isinstance(result, Result) and result.poisoned and result.step == Step("call")
+    assert isinstance(begun, Begun) and begun.name == "v/s" and step == Reached("v/s", TaskStep("call"))
+    assert isinstance(result, TaskResult) and result.poisoned and result.step == TaskStep("call")
     log.move(str(tmp_path / "journal-002.jsonl"))
     log.begin("w/s")
     log.result("w/s", {"us": 1})
@@ -84,12 +84,12 @@ def test_a_journal_is_written_line_by_line(tmp_path: Path) -> None:
 
 
 def test_the_first_answer_to_a_task_counts_and_the_supervisors_last(tmp_path: Path) -> None:
-    def write(name: str, *results: Result) -> None:
+    def write(name: str, *results: TaskResult) -> None:
         (tmp_path / name).write_bytes(b"".join(map(encode, results)))
 
-    write("journal-001.jsonl", Result("a", "ok", None, {"n": 1}))
-    write("journal-002.jsonl", Result("a", "ok", None, {"n": 2}), Result("b", "failed", Hang(2)))
-    write("supervisor.jsonl", Result("b", "ok"), Result("v/s", "failed", Hang(2), step=Step("x")))
+    write("journal-001.jsonl", TaskResult("a", "ok", None, {"n": 1}))
+    write("journal-002.jsonl", TaskResult("a", "ok", None, {"n": 2}), TaskResult("b", "failed", Hang(2)))
+    write("supervisor.jsonl", TaskResult("b", "ok"), TaskResult("v/s", "failed", Hang(2), step=TaskStep("x")))
     result = journal.answers(tmp_path)
     assert {n: (r.status, r.data, r.cause) for n, r in result.items()} == {
         "a": ("ok", {"n": 1}, None), "b": ("failed", None, Hang(2)), "v/s": ("failed", None, Hang(2))

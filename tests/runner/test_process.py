@@ -23,10 +23,10 @@ from flashcore.runner.journal import (
     Lacks,
     Message,
     Reached,
-    Result,
     Started,
-    Step,
     Task,
+    TaskResult,
+    TaskStep,
     answers,
     lost_in,
     measured_on,
@@ -41,7 +41,7 @@ from tests.support.processes import CHILDREN, actor, does, gone, until
 TWO = (LocalGpu("GPU-a"), LocalGpu("GPU-b"))
 
 
-def share(folder: Path, tasks: list[Task], how: str = "", **options: Any) -> list[Result]:
+def share(folder: Path, tasks: list[Task], how: str = "", **options: Any) -> list[TaskResult]:
     usual = {"time_limit": 120.0, "startup_limit": 120.0, "finish_limit": 5.0, "places": TWO}
     return staged.run(tasks, folder, actor(how), **{**usual, **options})
 
@@ -50,7 +50,7 @@ def grid(shapes: str, **payload: Any) -> list[Task]:
     return [does(f"{v}/{s}", **payload) for s in shapes for v in ("base", "child", "reference")]
 
 
-def gpus_of(results: list[Result]) -> dict[str, str]:
+def gpus_of(results: list[TaskResult]) -> dict[str, str]:
     return {r.name: r.data["gpu"] for r in results if r.data}
 
 
@@ -225,7 +225,7 @@ class Quiet(Child):
 
     def start(self) -> None: ...
     def kill(self) -> None: ...
-    def poll(self) -> list[Result]:
+    def poll(self) -> list[TaskResult]:
         return []
 
 
@@ -235,14 +235,14 @@ def test_a_child_follows_its_own_tasks_alone(tmp_path: Path) -> None:
     def follow(*news: Message) -> list[str]:
         return [result.name for result in child.follow(news)]
 
-    assert follow(Begun("a", 1.0), Reached("a", Step("warm-up", "v"))) == []
-    assert (child.current, child.step, child.has_answered) == ("a", Step("warm-up", "v"), False)
-    assert follow(Result("other", "ok")) == [] and child.open == {"a", "b"}
-    assert follow(Result("a", "ok"), Result("a", "ok")) == ["a"]
+    assert follow(Begun("a", 1.0), Reached("a", TaskStep("warm-up", "v"))) == []
+    assert (child.current, child.step, child.has_answered) == ("a", TaskStep("warm-up", "v"), False)
+    assert follow(TaskResult("other", "ok")) == [] and child.open == {"a", "b"}
+    assert follow(TaskResult("a", "ok"), TaskResult("a", "ok")) == ["a"]
     assert child.has_answered and child.open == {"b"} and child.current is None
     follow(Begun("b", 2.0))
     assert child.step == NO_STEP
-    follow(Result("b", "failed", Hang(2), poisoned=True))
+    follow(TaskResult("b", "failed", Hang(2), poisoned=True))
     assert child.poisoned
     child.raise_if_unrecoverable()
     follow(Lacks("no GPU", "use one"))

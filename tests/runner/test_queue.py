@@ -18,11 +18,11 @@ from flashcore.model.causes import Hang, HungBefore
 from flashcore.runner.journal import (
     Begun,
     Journal,
-    Result,
     Share,
     Started,
-    Step,
     Task,
+    TaskResult,
+    TaskStep,
     answers,
     hung,
     hung_before,
@@ -33,7 +33,7 @@ from tests.support import staged
 from tests.support.processes import CHILDREN, actor, does, gone, until
 
 
-def supervise(folder: Path, tasks: list[Task], how: str = "", **options: Any) -> list[Result]:
+def supervise(folder: Path, tasks: list[Task], how: str = "", **options: Any) -> list[TaskResult]:
     usual = {"time_limit": 120.0, "startup_limit": 120.0, "finish_limit": 5.0}
     return staged.run(tasks, folder, actor(how), **{**usual, **options})
 
@@ -45,7 +45,7 @@ def pid(journal: Path) -> int:
 
 
 def test_one_process_answers_all_in_order(tmp_path: Path) -> None:
-    seen: list[Result] = []
+    seen: list[TaskResult] = []
     results = supervise(tmp_path, [does(n, echo=n) for n in "cab"], on_result=seen.append)
     assert [r.name for r in results] == ["c", "a", "b"]
     assert [r.data["echo"] for r in results if r.data] == ["c", "a", "b"]
@@ -58,7 +58,7 @@ def test_children_pull_shape_after_shape(tmp_path: Path) -> None:
     tasks = [
         does(f"{v}/{s}", what) for s in ("s", "m", "l") for v, what in (("good", ""), ("bad", "segv"), ("last", ""))
     ]
-    seen: list[Result] = []
+    seen: list[TaskResult] = []
     results = supervise(tmp_path, tasks, children=2, on_result=seen.append)
     assert [r.name for r in results] == [t.name for t in tasks] and {r.name for r in seen} == {r.name for r in results}
     assert [r.status for r in results] == ["ok", "failed", "ok"] * 3, "what dies takes its own task alone along"
@@ -68,7 +68,7 @@ def test_children_pull_shape_after_shape(tmp_path: Path) -> None:
 
 
 def test_an_error_of_one_child_ends_the_others(tmp_path: Path) -> None:
-    def stop(result: Result) -> None:
+    def stop(result: TaskResult) -> None:
         raise KeyboardInterrupt
 
     tasks = [does("a/s"), does("a/m", "loop")]
@@ -127,8 +127,8 @@ def test_a_variant_that_hung_is_not_run_on_its_other_cases(tmp_path: Path) -> No
 
 def test_a_shape_that_is_named_as_a_variant_that_hung_is_run() -> None:
     hang = Hang(1.0, "spin cold")
-    assert hung([Result("s65", "failed", hang, step=Step("cold", "spin"))]) == {"spin": HungBefore("s65", hang)}
-    assert hung([Result("s65", "failed", Hang(1.0))]) == {}
+    assert hung([TaskResult("s65", "failed", hang, step=TaskStep("cold", "spin"))]) == {"spin": HungBefore("s65", hang)}
+    assert hung([TaskResult("s65", "failed", Hang(1.0))]) == {}
     assert Task("spin", {}).variant == ""
 
 
@@ -140,7 +140,7 @@ def test_a_hang_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
 
 def test_steps_restart_the_clock_and_name_the_culprit(tmp_path: Path) -> None:
     (result,) = supervise(tmp_path, [does("task", "steps")], time_limit=5.0)
-    assert result.step == Step("third")
+    assert result.step == TaskStep("third")
     assert result.reason.startswith("exit code 1")
     assert result.seconds is not None and result.seconds > 5.0, "all steps together may take longer"
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from flashcore.model.causes import MESSAGE, NOT_RUN, UNANSWERED
-from flashcore.runner.journal import Journal, Result, Task
+from flashcore.runner.journal import Journal, Task, TaskResult
 from flashcore.runner.rounds import ROUNDS, Settled, progress_line, settle
 
 TASKS = [Task(name, {}) for name in ("good", "bad", "lost")]
@@ -29,7 +29,7 @@ class Tool:
             journal.result(task.name, {"said": path.name})
         journal.close()
 
-    def harvest(self, path: Path, answers: Mapping[str, Result], settled: Settled[str]) -> None:
+    def harvest(self, path: Path, answers: Mapping[str, TaskResult], settled: Settled[str]) -> None:
         for name, result in answers.items():
             assert result.data is not None
             if name in self.finds:
@@ -63,7 +63,7 @@ def test_called_again_it_reads_what_was_left_and_tries_the_open_anew(tmp_path: P
 def test_rounds_that_cost_nobody_a_chance(tmp_path: Path) -> None:
     tool = Tool()
 
-    def harvest(path: Path, answers: Mapping[str, Result], settled: Settled[str]) -> None:
+    def harvest(path: Path, answers: Mapping[str, TaskResult], settled: Settled[str]) -> None:
         tool.harvest(path, answers, settled)
         settled.more_rounds = 2
 
@@ -72,6 +72,6 @@ def test_rounds_that_cost_nobody_a_chance(tmp_path: Path) -> None:
 
 
 def test_a_line_of_progress() -> None:
-    assert progress_line(Result("v/s", "ok", seconds=1.24)) == "v/s: 1.2 s, ok"
-    failed = Result("v/s", "failed", MESSAGE("it fell\nand more"), seconds=2)
+    assert progress_line(TaskResult("v/s", "ok", seconds=1.24)) == "v/s: 1.2 s, ok"
+    failed = TaskResult("v/s", "failed", MESSAGE("it fell\nand more"), seconds=2)
     assert progress_line(failed, "ran") == "v/s: 2.0 s, failed: it fell"

@@ -12,7 +12,7 @@ import pytest
 from flashcore.build import build
 from flashcore.machine import gpu_choice, toolchain
 from flashcore.machine.gpu import Gpu
-from flashcore.model.progress import Step
+from flashcore.model.progress import ProgressLine
 from flashcore.model.suite import Where
 from flashcore.pipeline.opening import open_context
 from flashcore.stages import context
@@ -119,4 +119,4 @@ def test_progress_tells_the_remaining_time_from_the_rate(tmp_path: Path, monkeyp
     assert lines == [
         "check 1/4 a", "check 2/4 b (about 4 s left)", "check 3/4 c (about 5 s left)", "check 4/4 d", "check 4/4 e"
     ]  # fmt: skip
-    assert [(x.done, x.total) for x in lines if isinstance(x, Step)] == [(1, 4), (2, 4), (3, 4), (4, 4), (4, 4)]
+    assert [(x.done, x.total) for x in lines if isinstance(x, ProgressLine)] == [(1, 4), (2, 4), (3, 4), (4, 4), (4, 4)]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.features.reports.activity import NO_CUPTI
-from flashcore.features.reports.capture import Captured, Settings, capture
+from flashcore.features.reports.capture import Captured, CaptureSettings, capture
 from tests.conftest import ROOT
 
 NCU = ROOT / "tests" / "standins" / "ncu_runs"
@@ -42,7 +42,9 @@ for step in range(10):
 
 def run(body: str, folder: Path, **chosen: Any) -> Captured:
     return capture(
-        command(body), folder, Settings(ncu=NCU, **{"recorder": NO_CUPTI(""), "top": 2, "finish_limit": 10, **chosen})
+        command(body),
+        folder,
+        CaptureSettings(ncu=NCU, **{"recorder": NO_CUPTI(""), "top": 2, "finish_limit": 10, **chosen}),
     )
 
 

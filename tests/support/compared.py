@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from flashcore.features.compare import page as compare_page
 from flashcore.model.case import Case
-from flashcore.model.record import CaseSubject, Instruction, Listing, Record
+from flashcore.model.record import CaseSubject, CountedInstruction, Listing, Record
 from tests import factory
 from tests.support.pages import full
 
@@ -19,7 +19,9 @@ def with_source(record: Record, texts: Mapping[str, Sequence[str]]) -> Record:
     listings = [
         Listing(
             CaseSubject(Case(v, "mission"), kernel=f"{v}_kernel"),
-            tuple(Instruction(16 * i, "NOP", f"{v}.cu", 10 + i, t, {"samples": 1.0}) for i, t in enumerate(lines)),
+            tuple(
+                CountedInstruction(16 * i, "NOP", f"{v}.cu", 10 + i, t, {"samples": 1.0}) for i, t in enumerate(lines)
+            ),
         )
         for v, lines in texts.items()
     ]

@@ -18,8 +18,8 @@ from flashcore.model.record import (
     Artifact,
     CaseOutcome,
     CaseSubject,
+    CountedInstruction,
     Facts,
-    Instruction,
     Listing,
     Origin,
     Record,
@@ -197,13 +197,13 @@ def _became(o: CaseOutcome) -> CaseOutcome:
 LISTED = Listing(
     CaseSubject(Case("fast", "mission"), kernel="fast_kernel"),
     (
-        Instruction(0, "LDS R2, [R4]", "fast.cu", 12, "x = tile[i];",
+        CountedInstruction(0, "LDS R2, [R4]", "fast.cu", 12, "x = tile[i];",
                     {"samples": 70.0, "executed": 64.0, "stall_mio_throttle": 60.0, "wavefronts": 96.0,
                      "wavefronts_ideal": 32.0}),
-        Instruction(16, "STL [R1+0x8], R4", "fast.cu", 14, "y += x;", {"samples": 10.0, "executed": 8.0}),
-        Instruction(32, "FADD R2, R2, R3", "fast.cu", 14, "y += x;", {"samples": 20.0, "executed": 64.0},
+        CountedInstruction(16, "STL [R1+0x8], R4", "fast.cu", 14, "y += x;", {"samples": 10.0, "executed": 8.0}),
+        CountedInstruction(32, "FADD R2, R2, R3", "fast.cu", 14, "y += x;", {"samples": 20.0, "executed": 64.0},
                     (("fast.cu", 17, "add(y, x);"),)),
-        Instruction(48, "EXIT", "", 0, "", {}),
+        CountedInstruction(48, "EXIT", "", 0, "", {}),
     ),
     {"fast.cu": "\n" * 11 + "  x = tile[i];\n  // sum\n  y += x;\n}\n\nadd(z, x);\n"},
 )  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.build import build
-from flashcore.runner.journal import Result, Task
+from flashcore.runner.journal import Task, TaskResult
 from flashcore.runner.process import Command, Limits, Place, Program
 from flashcore.runner.queue import Pool
 from flashcore.stages.context import Context
@@ -34,7 +34,7 @@ def program(command: Command, **options: Any) -> Program:
 
 def run(
     tasks: Sequence[Task], folder: Path, command: Command, places: Sequence[Place] = (), **options: Any
-) -> list[Result]:
+) -> list[TaskResult]:
     """The tasks in a pool of their own; options as of :func:`program`, and ``on_result``."""
     seen = options.pop("on_result", lambda result: None)
     with Pool(places) as pool:

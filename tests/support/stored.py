@@ -12,8 +12,8 @@ from flashcore.model.causes import CodeChanged
 from flashcore.model.record import (
     CaseKey,
     CaseSubject,
+    CountedInstruction,
     Facts,
-    Instruction,
     Listing,
     Origin,
     Record,
@@ -57,8 +57,10 @@ def full() -> Record:
             Listing(
                 CaseSubject(Case("fast", "mission"), kernel="fast_kernel"),
                 (
-                    Instruction(0, "LDG.E R2, [R4]", "fast.cu", 12, "x = in[i];", {"samples": 7.0, "stall_wait": 2.0}),
-                    Instruction(
+                    CountedInstruction(
+                        0, "LDG.E R2, [R4]", "fast.cu", 12, "x = in[i];", {"samples": 7.0, "stall_wait": 2.0}
+                    ),
+                    CountedInstruction(
                         16,
                         "FADD R2, R2, R3",
                         "tile.cuh",
@@ -67,7 +69,7 @@ def full() -> Record:
                         {"executed": 64.0},
                         (("tile.cuh", 8, "add(x);"), ("fast.cu", 12, "x = in[i];")),
                     ),
-                    Instruction(32, "EXIT", "", 0, "", {}),
+                    CountedInstruction(32, "EXIT", "", 0, "", {}),
                 ),
                 {"fast.cu": "// fast\n", "tile.cuh": "// tile\n"},
             ),

@@ -15,7 +15,7 @@ import pytest
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.machine.gpu import Gpu
 from flashcore.pipeline.opening import open_context
-from flashcore.runner.journal import Result, Task, answers, lost_in, measured_on
+from flashcore.runner.journal import Task, TaskResult, answers, lost_in, measured_on
 from flashcore.runner.process import LocalGpu
 from flashcore.runner.queue import Pool
 from flashcore.stages.profile import profile
@@ -85,7 +85,7 @@ def nodes() -> Iterator[Any]:
         ray_cluster.shutdown()
 
 
-def share(folder: Path, tasks: list[Task], nodes: Any, how: str = "", **more: Any) -> list[Result]:
+def share(folder: Path, tasks: list[Task], nodes: Any, how: str = "", **more: Any) -> list[TaskResult]:
     limited = {"time_limit": 600.0, "startup_limit": 600.0, "finish_limit": 5.0}
     return staged.run(tasks, folder, actor(how), cluster.connect(nodes.address), **limited, **more)
 
@@ -151,7 +151,7 @@ def test_killed_workers_cost_what_they_were_at(nodes: Any, tmp_path: Path) -> No
         until(place.is_back)  # its description has the present process's id
     seen: Counter[str] = Counter()
 
-    def receive(result: Result) -> None:
+    def receive(result: TaskResult) -> None:
         seen[result.name] += 1
         if len(seen) == 5:
             for place in places:

@@ -75,7 +75,7 @@ def _run(folder: Path) -> tuple[Regions, dict[str, float]]:
     )
     seconds: dict[str, float] = {}
     for message in written:
-        if isinstance(message, journal.Result):
+        if isinstance(message, journal.TaskResult):
             name = message.name.partition("~")[0]
             seconds[name] = seconds.get(name, 0.0) + message.seconds
     return Regions(store.read(run)), seconds

@@ -10,7 +10,7 @@ import pytest
 
 from extensions.tune.tests.spaces import GRID as TOY
 from flashcore.errors import FlashcoreError
-from flashcore.explain.comparison import Change, Comparison, Row, Side
+from flashcore.explain.comparison import Change, Comparison, Difference, Side
 from flashcore.explain.times import Speedup
 from flashcore.model.case import Case
 from flashcore.model.causes import MESSAGE
@@ -50,13 +50,13 @@ def test_the_first_shape_ranks_the_finalists() -> None:
     assert finalists.shortlist(SUITE, several, outcomes, 2).points == [1, 2]
 
 
-def final(point: int, low: float, high: float, shape: str = "mission") -> Row:
+def final(point: int, low: float, high: float, shape: str = "mission") -> Difference:
     subject, outcome, ratio = (
         CaseSubject(Case(GRID.name(point), shape)),
         judged(low, high),
         Speedup((low + high) / 2, low, high),
     )
-    return Row(subject, outcome, (Change(subject, "isolated_p50", "us", 1.0, 1.0, outcome, "one run", ratio),))
+    return Difference(subject, outcome, (Change(subject, "isolated_p50", "us", 1.0, 1.0, outcome, "one run", ratio),))
 
 
 @pytest.mark.parametrize(
@@ -84,11 +84,11 @@ SAME = [final(i, 0.995, 1.005, "s1024") for i in (1, 2)]
         ([final(1, 1.04, 1.06), final(1, 0.995, 1.2, "s1024")], 1),
         ([final(2, 1.09, 1.11), final(2, 0.9, 1.1, "s1024")], None),
         ([final(2, 1.0, 1.2), SAME[1]], None),
-        ([final(2, 1.09, 1.11), Row(CaseSubject(Case(GRID.name(2), "s1024")), "failed", reason="wrong")], None),
+        ([final(2, 1.09, 1.11), Difference(CaseSubject(Case(GRID.name(2), "s1024")), "failed", reason="wrong")], None),
         ([], None),
     ],
 )
-def test_a_winner_is_faster_at_the_first_shape_and_slower_at_none(finals: list[Row], winner: int | None) -> None:
+def test_a_winner_is_faster_at_the_first_shape_and_slower_at_none(finals: list[Difference], winner: int | None) -> None:
     first = finalists.winner(Comparison(Side("base", "s"), Side("finalists", "s"), finals), "mission")
     assert (first and first.subject) == (winner and CaseSubject(Case(GRID.name(winner), "mission")))
 

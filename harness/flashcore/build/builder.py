@@ -27,7 +27,7 @@ class Builder:
         texts = [file.read_text(encoding="utf-8") for file in (EXPORTS, STEPS)]
         release = f"nvcc {self.nvcc.version} torch {torch_root} {torch_version} {HOST_FLAGS} {LINK} {texts}"
         include = [*(Path(suite.root) / i for i in suite.include), ninja_graph.HARNESS_INCLUDE]
-        tools = dependencies.Tools(toolchain.compilers(self.nvcc), self.nvcc.root, release)
+        tools = dependencies.CompilerTools(toolchain.compilers(self.nvcc), self.nvcc.root, release)
         self.inputs = dependencies.Inputs(suite.root, self.root, tools, include)
 
     def names(self, unit: Unit) -> list[Path]:

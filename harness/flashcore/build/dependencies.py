@@ -107,7 +107,7 @@ def parsed(rule: str) -> list[str]:
     return [re.sub(r"\\([ #\\])|\$(\$)", r"\1\2", f) for f in re.findall(r"(?:\\.|[^\s\\])+", "\n".join(files))]
 
 
-class Tools(NamedTuple):
+class CompilerTools(NamedTuple):
     """The compiler programs, their toolkit's root, whose headers are not the user's, and their releases."""
 
     programs: Sequence[Path]
@@ -124,7 +124,7 @@ class Inputs:
         include: the user's and the harness's header folders.
     """
 
-    def __init__(self, root: str, folder: Path, tools: Tools, include: Iterable[Path]) -> None:
+    def __init__(self, root: str, folder: Path, tools: CompilerTools, include: Iterable[Path]) -> None:
         self._since = time.time_ns()
         time.sleep(time.clock_getres(_FILE_CLOCK))  # so that any later change has a later time stamp
         self._folder, self._toolkit = folder, f"{os.path.realpath(tools.toolkit)}{os.sep}"

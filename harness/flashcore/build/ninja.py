@@ -12,7 +12,7 @@ from pathlib import Path
 
 from flashcore.build import dependencies
 from flashcore.machine import toolchain
-from flashcore.model.progress import Step
+from flashcore.model.progress import ProgressLine
 
 #: Lines that ptxas -v prints about every kernel; they never explain a failure.
 _CHATTER = r"ptxas info|\s+\d+ bytes stack frame"
@@ -76,7 +76,7 @@ def run(text: str, nvcc: toolchain.Nvcc, jobs: str, say: Callable[[str], None], 
                     next(process.stdout, "")  # the command
                     lines = result.failures.setdefault(line, [])
                 elif count := re.match(_COUNT, line):
-                    say(Step(line.rstrip(), int(count[1]), int(count[2])))
+                    say(ProgressLine(line.rstrip(), int(count[1]), int(count[2])))
                     lines = result.others
                 else:
                     if verbose:

@@ -33,7 +33,7 @@ REGISTER_UNIT = 256  # allocation granularity of a warp's registers
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SmLimits:
     """The capacity of an SM. ``smem`` is in KiB per SM, ``smem_block`` in KiB per block (opt-in). ``cluster`` is the
     largest cluster in blocks, portable or not; 1 on an arch without clusters. ``smem_unit`` is the allocation
     granularity of shared memory in bytes."""
@@ -53,24 +53,24 @@ class Limits:
 
 #: By compute capability, from the CUDA C++ Programming Guide's table of technical specifications.
 LIMITS = {
-    "sm_70": Limits(64, 32, 96, 96, smem_unit=256),
-    "sm_75": Limits(32, 16, 64, 64, smem_unit=256),
-    "sm_80": Limits(64, 32, 164, 163),
-    "sm_86": Limits(48, 16, 100, 99),
-    "sm_87": Limits(48, 16, 164, 163),
-    "sm_89": Limits(48, 24, 100, 99),
-    "sm_90": Limits(64, 32, 228, 227, 16),
-    "sm_100": Limits(64, 32, 228, 227, 16),
-    "sm_103": Limits(64, 32, 228, 227, 16),
+    "sm_70": SmLimits(64, 32, 96, 96, smem_unit=256),
+    "sm_75": SmLimits(32, 16, 64, 64, smem_unit=256),
+    "sm_80": SmLimits(64, 32, 164, 163),
+    "sm_86": SmLimits(48, 16, 100, 99),
+    "sm_87": SmLimits(48, 16, 164, 163),
+    "sm_89": SmLimits(48, 24, 100, 99),
+    "sm_90": SmLimits(64, 32, 228, 227, 16),
+    "sm_100": SmLimits(64, 32, 228, 227, 16),
+    "sm_103": SmLimits(64, 32, 228, 227, 16),
     # The largest cluster of these is not documented: 16 refuses no valid launch.
-    "sm_101": Limits(48, 24, 228, 227, 16),
-    "sm_110": Limits(48, 24, 228, 227, 16),
-    "sm_120": Limits(48, 24, 100, 99, 16),
-    "sm_121": Limits(48, 24, 100, 99, 16),
+    "sm_101": SmLimits(48, 24, 228, 227, 16),
+    "sm_110": SmLimits(48, 24, 228, 227, 16),
+    "sm_120": SmLimits(48, 24, 100, 99, 16),
+    "sm_121": SmLimits(48, 24, 100, 99, 16),
 }
 
 
-def limits(arch: str) -> Limits | None:
+def limits(arch: str) -> SmLimits | None:
     """The limits of ``arch`` (``sm_90``, ``sm_90a``, ``sm_100f``); ``None`` if they are unknown."""
     return LIMITS.get(arch.rstrip("af"))
 
@@ -145,16 +145,16 @@ def blocks_by_registers(warps: int, registers: int) -> int:
     return REGISTERS_PER_SM // PARTITIONS // per_warp * PARTITIONS // warps
 
 
-def _by_smem(limit: Limits, smem: int) -> int:
+def _by_smem(limit: SmLimits, smem: int) -> int:
     return limit.smem * KIB // max(_up(smem + limit.reserved, limit.smem_unit), 1)
 
 
-def _most_smem(limit: Limits, blocks: int) -> int:
+def _most_smem(limit: SmLimits, blocks: int) -> int:
     """The most bytes of shared memory per block with ``blocks`` blocks on an SM; negative if they cannot fit."""
     return min(limit.smem * KIB // blocks // limit.smem_unit * limit.smem_unit - limit.reserved, limit.smem_block * KIB)
 
 
-def _refusal(limit: Limits, threads: int, registers: int, smem: int) -> str:
+def _refusal(limit: SmLimits, threads: int, registers: int, smem: int) -> str:
     """Why such a launch fails; empty if it does not."""
     if not 1 <= threads <= MAX_THREADS:
         return f"{threads:,} threads per block; a block has 1 to {MAX_THREADS:,}"

@@ -13,7 +13,7 @@ from flashcore.model.causes import MachineStopped
 from flashcore.model.record import Artifact, Plan, Record
 from flashcore.pipeline import run as pipeline
 from flashcore.pipeline.references import check_references
-from flashcore.pipeline.run import Run
+from flashcore.pipeline.run import RecordedRun
 from flashcore.stages.settings import Settings
 
 EXAMPLES = (
@@ -64,7 +64,7 @@ def as_json(record: Record, **more: Any) -> str:
     return output.document(**more | {"run": record.id, "gpu": record.gpu, "cases": rows})
 
 
-def measured(arguments: argparse.Namespace, settings: Settings) -> Run:
+def measured(arguments: argparse.Namespace, settings: Settings) -> RecordedRun:
     """Records the run of a command that needs a GPU."""
     with progress.shown(arguments.quiet) as say:
         return pipeline.record_run(settings, say, resume=arguments.resume, needed=True)

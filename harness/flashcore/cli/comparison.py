@@ -7,7 +7,7 @@ from typing import Any
 
 from flashcore.cli import output
 from flashcore.cli.grid import grid
-from flashcore.explain.comparison import REGRESSIONS, UNCHANGED, Comparison, Row, as_data
+from flashcore.explain.comparison import REGRESSIONS, UNCHANGED, Comparison, Difference, as_data
 from flashcore.model.groups import grouped
 from flashcore.model.text import bracketed, fixed, number, percentage
 
@@ -36,14 +36,14 @@ def as_text(comparison: Comparison, top: int = 0, *, every: bool = False, only_w
     return "\n".join(lines)
 
 
-def _table(rows: Sequence[Row]) -> Iterator[tuple[str, Row | None]]:
+def _table(rows: Sequence[Difference]) -> Iterator[tuple[str, Difference | None]]:
     """The lines of the table, each with its row; the heading has none."""
     if rows:
         lines = grid(_COLUMNS, map(_cells, rows)).splitlines()
         yield from zip(lines, [None, None, *rows], strict=True)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: Difference) -> tuple[str, ...]:
     lead = row.lead
     assert lead is not None
     times = [_time(value, lead.unit) for value in (lead.before, lead.after)]
@@ -66,7 +66,7 @@ def _time(value: Any, unit: str) -> str:
     return "-" if value is None else number(round(value, 3), unit)
 
 
-def _counters(row: Row | None) -> list[str]:
+def _counters(row: Difference | None) -> list[str]:
     """What changed together with the time."""
     return (
         [f"{c.fact}  {c.text}  {c.outcome}" for c in row.changes if c.speedup is None and c is not row.lead]

@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     return Exit.OK if can and can[0] != "report" else Exit.INCAPABLE
 
 
-class Part(NamedTuple):
+class Component(NamedTuple):
     """Something that stages need: its version and place, or why it is missing and how to fix that."""
 
     name: str
@@ -51,7 +51,7 @@ class Part(NamedTuple):
         return f"{start}: {self.detail}" + (f"\n  hint: {self.fix}" if self.fix else "")
 
 
-def examine() -> list[Part]:
+def examine() -> list[Component]:
     """Checks for everything that a stage needs, and lists the extensions."""
 
     def nvcc() -> str:
@@ -100,19 +100,19 @@ def examine() -> list[Part]:
     parts = []
     for (name, needed_for), check in checks.items():
         try:
-            parts.append(Part(name, True, check(), needed_for))
+            parts.append(Component(name, True, check(), needed_for))
         except CapabilityError as error:
-            parts.append(Part(name, False, error.what, needed_for, error.hint))
+            parts.append(Component(name, False, error.what, needed_for, error.hint))
         except FlashcoreError as error:
-            parts.append(Part(name, False, str(error), needed_for))
+            parts.append(Component(name, False, str(error), needed_for))
     for extension in plugins.extensions():
         dist = extension.dist
         detail = f"{dist.name} {dist.version}" if dist else extension.value
-        parts.append(Part(f"extension {extension.name}", True, detail, "what it adds"))
+        parts.append(Component(f"extension {extension.name}", True, detail, "what it adds"))
     return parts
 
 
-def as_json(parts: Sequence[Part], can: Sequence[str]) -> str:
+def as_json(parts: Sequence[Component], can: Sequence[str]) -> str:
     """``parts`` (``name``; ``found``: whether it is installed; ``detail``: its version or why it is missing;
     ``needed_for``; ``fix``: how to fix it) and ``can``: what the machine can do."""
     return output.document(parts=[part._asdict() for part in parts], can=can)

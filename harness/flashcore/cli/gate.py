@@ -199,7 +199,7 @@ def next_steps(record: Record) -> str:
     lines: list[str] = []
     plans = {arch: plans_for(record.plans, arch) for arch in record.suite.archs}
 
-    def text(step: explain.Step) -> str:
+    def text(step: explain.LaunchOccupancy) -> str:
         pct = UNMEASURED if step.now.pct is None else percentage(step.now.pct, 1)
         return f"{step.subject.variant}/{step.subject.kernel} ({step.subject.arch}): {pct}; {'; '.join(step.lines)}"
 

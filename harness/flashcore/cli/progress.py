@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TextIO, cast
 
 from flashcore.cli import terminal
-from flashcore.model.progress import Failure, Step
+from flashcore.model.progress import FailureLine, ProgressLine
 
 Say = Callable[[str], None]
 
@@ -21,7 +21,7 @@ def shown(quiet: bool = False) -> Iterator[Say]:
     printing results."""
     if quiet:
         write = plain()
-        yield lambda text: write(text) if isinstance(text, Failure) else None
+        yield lambda text: write(text) if isinstance(text, FailureLine) else None
     elif terminal.is_rich(sys.stderr) and importlib.util.find_spec("rich") is not None:
         with _bar() as say:
             yield say
@@ -53,7 +53,7 @@ def _bar() -> Iterator[Say]:
         task = bar.add_task("", total=None)
 
         def say(text: str) -> None:
-            if isinstance(text, Step):
+            if isinstance(text, ProgressLine):
                 bar.update(
                     task, completed=text.done, total=text.total, description=markup.escape(terminal.harmless(text))
                 )

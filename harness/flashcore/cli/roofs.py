@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from flashcore.cli import check, options, progress
 from flashcore.cli.grid import grid
 from flashcore.errors import worst
-from flashcore.explain.measured_roofs import Measured
+from flashcore.explain.measured_roofs import MeasuredRoof
 from flashcore.model.text import fixed, unit_text
 from flashcore.pipeline import run as pipeline
 from flashcore.pipeline.opening import each_gpu
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     return worst(check.failed(record) for record, _ in each)
 
 
-def table(measured: Sequence[Measured]) -> str:
+def table(measured: Sequence[MeasuredRoof]) -> str:
     """Every measured ceiling: value, value per clock cycle, clock, spread, datasheet value."""
     rows = [
         [

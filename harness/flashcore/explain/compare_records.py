@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from flashcore.explain.comparison import Change, Comparison, Evidence, Outcome, Row, Side
-from flashcore.explain.pairs import Kernel, paired
+from flashcore.explain.comparison import Change, Comparison, Difference, Evidence, Outcome, Side
+from flashcore.explain.pairs import KernelIdentity, paired
 from flashcore.explain.times import Speedup, speedup
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, GROUP_STAGE
@@ -64,7 +64,7 @@ def _notes(a: Record, b: Record, incomparable: str) -> Iterator[str]:
 # --- cases ------------------------------------------------------------------------------------------
 
 
-def case(a: Record, before: CaseSubject, b: Record, after: CaseSubject) -> Row | None:
+def case(a: Record, before: CaseSubject, b: Record, after: CaseSubject) -> Difference | None:
     """What changed from a case of ``a`` to one of ``b``, or of the same record; ``None`` without a time of both.
 
     The mode that ranks decides if its time changed, else the mode that changed most. The counters that changed most
@@ -82,10 +82,10 @@ def case(a: Record, before: CaseSubject, b: Record, after: CaseSubject) -> Row |
     code, imported = same_code(a, before, b, after), b.suite.variants[after.variant].imported
     counters = [] if code or (same and not imported) else moved(a, b, after, before)
     outcome: Outcome = "changed" if same and counters else changes[0].outcome
-    return Row(after, outcome, (*changes, *counters), same_code=code, shapes=(after.shape or "",))
+    return Difference(after, outcome, (*changes, *counters), same_code=code, shapes=(after.shape or "",))
 
 
-def _cases(a: Record, b: Record, only_imported: bool) -> Iterator[Row]:
+def _cases(a: Record, b: Record, only_imported: bool) -> Iterator[Difference]:
     """A row for each variant on identical shapes, whatever these are called, that one of the records times."""
     was, now = _timed(a), _timed(b)
     for key in {**now, **was}:
@@ -104,7 +104,7 @@ def _cases(a: Record, b: Record, only_imported: bool) -> Iterator[Row]:
             fact = next(fact for fact in facts if fact and fact.number)
             lead = change(fact, None if after else fact.value, fact.value if after else None)
             lead = replace(lead, evidence=None)
-            yield Row(subjects[0], lead.outcome, (lead,), shapes=shapes)
+            yield Difference(subjects[0], lead.outcome, (lead,), shapes=shapes)
 
 
 def _rank_by(record: Record, subject: CaseSubject) -> str:
@@ -199,7 +199,7 @@ def changes(a: Record, b: Record) -> list[Change]:
     return results
 
 
-def _changed_code(a: Record, b: Record) -> Iterator[Row]:
+def _changed_code(a: Record, b: Record) -> Iterator[Difference]:
     """A row for each kernel or build with other facts or other machine code; of a variant that only one side has, one
     row for all its kernels."""
     old, olds = aligned(a, b)
@@ -212,7 +212,7 @@ def _changed_code(a: Record, b: Record) -> Iterator[Row]:
     lone = set() if _is_of_files(a) and _is_of_files(b) else _variants(before) ^ _variants(after)
     for variant, compiled in grouped((s.variant, s) for s in changed if s.variant in lone and s.arch).items():
         outcome: Outcome = "gone" if variant in _variants(before) else "new"
-        yield Row(CodeSubject(variant), outcome, reason=count(len(compiled), "kernel"))
+        yield Difference(CodeSubject(variant), outcome, reason=count(len(compiled), "kernel"))
     for subject, of in changed.items():
         if subject.variant not in lone:
             earlier = olds[subject].kernel or "" if subject in olds else ""
@@ -220,16 +220,16 @@ def _changed_code(a: Record, b: Record) -> Iterator[Row]:
             yield row if earlier == subject.kernel else replace(row, was=earlier)
 
 
-def _of_kernel(subject: Subject, facts: Sequence[Change], before: bool, after: bool) -> Row:
+def _of_kernel(subject: Subject, facts: Sequence[Change], before: bool, after: bool) -> Difference:
     """The row of a kernel or build by its changed facts, and whether it is there before and after."""
     facts = sorted(facts, key=lambda c: c.importance)
     if not (before and after):
-        return Row(subject, "gone" if before else "new", tuple(c for c in facts if c.is_important))
+        return Difference(subject, "gone" if before else "new", tuple(c for c in facts if c.is_important))
     if not facts:
-        return Row(subject, "changed", reason="other machine code")
+        return Difference(subject, "changed", reason="other machine code")
     # A fact of a kernel on both sides that is unmeasured now counts as worse.
     unmeasured: dict[Outcome, Outcome] = {"gone": "worse", "new": "changed"}
-    return Row(subject, unmeasured.get(facts[0].outcome, facts[0].outcome), tuple(facts))
+    return Difference(subject, unmeasured.get(facts[0].outcome, facts[0].outcome), tuple(facts))
 
 
 def _code(subject: Subject) -> CodeSubject:
@@ -277,20 +277,20 @@ def _is_of_files(record: Record) -> bool:
     return all(isinstance(variant.kind, Binary) for variant in record.suite.variants.values())
 
 
-def _files(kernels: Mapping[tuple[str, str], Sequence[Kernel]]) -> list[Kernel]:
+def _files(kernels: Mapping[tuple[str, str], Sequence[KernelIdentity]]) -> list[KernelIdentity]:
     """Compiled files, to be paired by their kernels."""
     places = grouped((file, (arch, kernel.name)) for (file, arch), of in kernels.items() for kernel in of)
-    return [Kernel(file, values=frozenset(of)) for file, of in places.items()]
+    return [KernelIdentity(file, values=frozenset(of)) for file, of in places.items()]
 
 
-def _kernels(record: Record) -> dict[tuple[str, str], list[Kernel]]:
+def _kernels(record: Record) -> dict[tuple[str, str], list[KernelIdentity]]:
     """The compiled kernels of each variant and arch."""
     of_files = _is_of_files(record)
     facts = grouped((f.subject, f) for f in record.facts if f.subject.arch and f.subject.kernel and not f.subject.shape)
     return grouped(
         (
             (s.variant, s.arch or ""),
-            Kernel(
+            KernelIdentity(
                 s.kernel or "",
                 next((str(f.value) for f in of if f.name == "code"), ""),
                 frozenset((f.name, f.value) for f in of if f.value and not of_files),  # unrelated ones share some

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 from flashcore.explain.times import Speedup
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import cause_text
-from flashcore.model.decide import Process
+from flashcore.model.decide import ProcessTimes
 from flashcore.model.groups import grouped, picked
 from flashcore.model.record import Record, Subject, Value
 from flashcore.model.suite import TIMING_MODES
@@ -85,7 +85,7 @@ class Change:
     evidence: Evidence | None = None
     speedup: Speedup | None = None
     noise: float | None = None
-    processes: Sequence[Process] = ()
+    processes: Sequence[ProcessTimes] = ()
 
     @property
     def text(self) -> str:
@@ -143,7 +143,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Difference:
     """What changed of one case, or of one kernel's code.
 
     Args:
@@ -224,7 +224,7 @@ class Row:
         return (best, worst) if high > 1 > low else None
 
 
-def _rank(row: Row) -> tuple[object, ...]:
+def _rank(row: Difference) -> tuple[object, ...]:
     """Orders rows: cases by what changed most, those of the same code after the others; code by what is worst."""
     lead, place = row.lead, _ORDER.index(row.outcome)
     if row.is_case:
@@ -244,7 +244,7 @@ class Comparison:
 
     before: Side
     after: Side
-    rows: Sequence[Row]
+    rows: Sequence[Difference]
     notes: Sequence[str] = ()
     alike: tuple[int, int] = (0, 0)
     incomparable: str = ""
@@ -258,11 +258,11 @@ class Comparison:
         return counted(self.cases)
 
     @property
-    def cases(self) -> list[Row]:
+    def cases(self) -> list[Difference]:
         return [row for row in self.rows if row.is_case]
 
     @property
-    def code(self) -> list[Row]:
+    def code(self) -> list[Difference]:
         """The kernels and builds that changed."""
         return [row for row in self.rows if not row.is_case]
 
@@ -282,7 +282,7 @@ class Comparison:
         return "; ".join(filter(None, parts)) or "nothing to compare"
 
 
-def counted(rows: Iterable[Row]) -> Counter[Outcome]:
+def counted(rows: Iterable[Difference]) -> Counter[Outcome]:
     """The number of rows by outcome, in order."""
     counts = Counter(row.outcome for row in rows)
     return Counter({outcome: counts[outcome] for outcome in _ORDER if outcome in counts})
@@ -301,7 +301,7 @@ def as_data(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def row_data(row: Row) -> dict[str, Any]:
+def row_data(row: Difference) -> dict[str, Any]:
     """A case, kernel or build, with its changes."""
     changed = ("fact", "unit", "before", "after", "outcome", "evidence", "ratio", "low", "high", "noise", "no_interval")
     return {
@@ -320,7 +320,7 @@ def row_data(row: Row) -> dict[str, Any]:
     }
 
 
-def _summed(rows: Sequence[Row]) -> str:
+def _summed(rows: Sequence[Difference]) -> str:
     same = Counter(row.outcome for row in rows if row.same_code and row.outcome not in UNCHANGED)
     words = ((n, outcome, same[outcome]) for outcome, n in counted(rows).items())
     return ", ".join(

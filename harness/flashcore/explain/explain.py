@@ -92,7 +92,7 @@ def _executed(record: Record, subject: Subject) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LaunchOccupancy:
     """A kernel's occupancy on one arch and shape, and the change needed for one more block per SM.
 
     Args:
@@ -120,11 +120,11 @@ class Step:
         return [head, *lines]
 
 
-def what_ifs(record: Record, plan: Plan | None, arch: str) -> list[Step]:
+def what_ifs(record: Record, plan: Plan | None, arch: str) -> list[LaunchOccupancy]:
     """The occupancy of each kernel that the plan launches on ``arch``, once per distinct launch."""
     if plan is None:
         return []
-    steps: dict[tuple[object, ...], Step] = {}
+    steps: dict[tuple[object, ...], LaunchOccupancy] = {}
     for launch in plan.launches:
         kernel = CodeSubject(plan.variant, arch, kernel=launch.kernel)
         registers, smem = (record.facts.number(name, kernel) for name in ("registers", "static_smem"))
@@ -132,7 +132,7 @@ def what_ifs(record: Record, plan: Plan | None, arch: str) -> list[Step]:
             continue
         threads = prod(launch.block)
         resources = (threads, int(registers), int(smem), launch.dynamic_smem, prod(launch.cluster))
-        steps[launch.kernel, *resources] = Step(
+        steps[launch.kernel, *resources] = LaunchOccupancy(
             CaseSubject(plan.case, kernel=launch.kernel, arch=arch),
             threads,
             int(registers),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flashcore.model.groups import grouped
-from flashcore.model.record import Instruction, Listing
+from flashcore.model.record import CountedInstruction, Listing
 
 #: Loads and stores of local memory: spilled registers, or arrays with a run-time index.
 _LOCAL = re.compile(r"(@!?U?P\w+\s+)?(LDL|STL)\b")
@@ -39,7 +39,7 @@ class Line:
     conflicts: float | None
     local: float
     stall: tuple[str, float] | None
-    instructions: tuple[Instruction, ...]
+    instructions: tuple[CountedInstruction, ...]
     inlined: float = 0.0
 
 
@@ -69,7 +69,9 @@ def alone(listing: Listing) -> list[Line]:
     return list(_lines(listing, (((i.file, i.line, i.source), (i,)) for i in listing.instructions)))
 
 
-def _lines(listing: Listing, parts: Iterable[tuple[tuple[str, int, str], Sequence[Instruction]]]) -> Iterator[Line]:
+def _lines(
+    listing: Listing, parts: Iterable[tuple[tuple[str, int, str], Sequence[CountedInstruction]]]
+) -> Iterator[Line]:
     total = _samples(listing)
     # If wavefronts were counted, an instruction without them has none.
     counted = any("wavefronts" in i.values for i in listing.instructions)
@@ -90,7 +92,7 @@ def shares(lines: Iterable[Line]) -> Mapping[str, float]:
     return by_text
 
 
-def _line(place: tuple[str, int, str], instructions: Sequence[Instruction], total: float, counted: bool) -> Line:
+def _line(place: tuple[str, int, str], instructions: Sequence[CountedInstruction], total: float, counted: bool) -> Line:
     sums = dict(instructions[0].values) if instructions else {}
     for i in instructions[1:]:
         for name, value in i.values.items():

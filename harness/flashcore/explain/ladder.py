@@ -11,7 +11,7 @@ from math import log
 
 from flashcore.explain import roofline
 from flashcore.explain.limiter import time_parts
-from flashcore.explain.predictions import Judged, Outcome, judge, progress
+from flashcore.explain.predictions import JudgedPrediction, Outcome, judge, progress
 from flashcore.explain.readings import Reading
 from flashcore.explain.rows import Row
 from flashcore.explain.times import Speedup
@@ -78,7 +78,7 @@ class Step:
     before: Reading
     after: Reading
     speedup: Speedup | None
-    judged: tuple[Judged, ...]
+    judged: tuple[JudgedPrediction, ...]
     moved: tuple[Moved, ...]
     limiter: str
     outcome: Outcome
@@ -86,7 +86,7 @@ class Step:
     on_path: bool
 
     @property
-    def predicted(self) -> Judged | None:
+    def predicted(self) -> JudgedPrediction | None:
         """The first prediction of its time as a ratio to the parent's."""
         return next((j for j in self.judged if j.prediction.fact == self.time and j.scale == "ratio"), None)
 

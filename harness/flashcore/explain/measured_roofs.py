@@ -30,7 +30,7 @@ _TIMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredRoof:
     """One case as a ceiling.
 
     Args:
@@ -72,7 +72,7 @@ _AMOUNTS = {
 }
 
 
-def rates(record: Record) -> dict[Subject, Measured]:
+def rates(record: Record) -> dict[Subject, MeasuredRoof]:
     """Each timed case of a roofs run as a ceiling; empty for other runs."""
     if record.suite.name != ROOFS:
         return {}
@@ -85,7 +85,7 @@ def rates(record: Record) -> dict[Subject, Measured]:
     return {one.subject: one for one in measured(record, amounts) if one.resource != "launch_plain"}
 
 
-def measured(record: Record, amounts: Mapping[str, tuple[str, str]]) -> list[Measured]:
+def measured(record: Record, amounts: Mapping[str, tuple[str, str]]) -> list[MeasuredRoof]:
     """Returns every timed case of a roofs run as a ceiling; failed cases are left out.
 
     Args:
@@ -110,7 +110,7 @@ def measured(record: Record, amounts: Mapping[str, tuple[str, str]]) -> list[Mea
             per_clock = amount / (time * clock) / (1 if variant.roof == "l2" else sms)
         datasheet = roofline.pick(roofline.roofs(device, clock), variant.roof, roofline.THEORY)
         results.append(
-            Measured(
+            MeasuredRoof(
                 name=variant.name if unit == "us" else variant.problem,
                 resource=variant.roof,
                 subject=subject,
@@ -125,11 +125,11 @@ def measured(record: Record, amounts: Mapping[str, tuple[str, str]]) -> list[Mea
             )
         )
         if key == "launches" and (eager := number("eager_p50")):
-            results.append(Measured(f"{variant.name}_plain", "launch_plain", subject, eager / amount, "us"))
+            results.append(MeasuredRoof(f"{variant.name}_plain", "launch_plain", subject, eager / amount, "us"))
     return results
 
 
-def ceilings(record: Record, results: Sequence[Measured]) -> tuple[Roof, ...]:
+def ceilings(record: Record, results: Sequence[MeasuredRoof]) -> tuple[Roof, ...]:
     """Returns the best case per problem and per resource as roofs, named after the problem or the resource.
 
     For units of time, the smallest value is best.
@@ -145,7 +145,7 @@ def ceilings(record: Record, results: Sequence[Measured]) -> tuple[Roof, ...]:
     return tuple(roofs)
 
 
-def _note(record: Record, one: Measured) -> str:
+def _note(record: Record, one: MeasuredRoof) -> str:
     parts = [f"{one.subject.case} of run {record.id}", *(f"on {gpu.uuid}" for gpu in record.gpus)]
     if one.spread is not None:
         parts.append(f"std/p50 {fixed(one.spread, 4)}")

@@ -17,11 +17,11 @@ _MOST = 1 << 18  # pairs of kernels to compare in one group: more take seconds
 _NAMED = re.compile(r"(\w+)([=%]|:(?!:))(.*)")
 _NUMBER = re.compile(r"\d+")
 #: How much a kernel differs from an old one; ``None``: it is another.
-_Cost = Callable[["Kernel", "Kernel"], "tuple[float, ...] | None"]
+_Cost = Callable[["KernelIdentity", "KernelIdentity"], "tuple[float, ...] | None"]
 
 
 @dataclass(frozen=True)
-class Kernel:
+class KernelIdentity:
     """A kernel of one build. ``code`` is the hash of its machine code, ``values`` are its other facts, if known."""
 
     name: str
@@ -40,7 +40,7 @@ class Kernel:
         return dict((match[1], match[3]) if match else (i, word) for match, i, word in named)
 
 
-def paired(before: Iterable[Kernel], after: Iterable[Kernel]) -> dict[str, str]:
+def paired(before: Iterable[KernelIdentity], after: Iterable[KernelIdentity]) -> dict[str, str]:
     """The names of kernels in ``after`` → their names in ``before``. The others are new, or gone.
 
     Kernels of one name are pairs. Of the rest, first kernels of the same code are, then the instantiations of a
@@ -48,7 +48,7 @@ def paired(before: Iterable[Kernel], after: Iterable[Kernel]) -> dict[str, str]:
     """
     old, new = ({kernel.name: kernel for kernel in kernels} for kernels in (before, after))
     pairs = {name: name for name in new if name in old}
-    stages: tuple[tuple[Callable[[Kernel], str], _Cost], ...] = (
+    stages: tuple[tuple[Callable[[KernelIdentity], str], _Cost], ...] = (
         (lambda kernel: kernel.code, _distance),
         (lambda kernel: kernel.template, _distance),
         (lambda kernel: "any", _unlike),
@@ -62,7 +62,7 @@ def paired(before: Iterable[Kernel], after: Iterable[Kernel]) -> dict[str, str]:
     return pairs
 
 
-def _distance(old: Kernel, new: Kernel) -> tuple[float, ...]:
+def _distance(old: KernelIdentity, new: KernelIdentity) -> tuple[float, ...]:
     was, now = old.arguments, new.arguments
     changed = [(was.get(name, ""), now.get(name, "")) for name in {**was, **now} if was.get(name) != now.get(name)]
     numbers = [(int(a), int(b)) for a, b in changed if _NUMBER.fullmatch(a) and _NUMBER.fullmatch(b)]
@@ -70,15 +70,15 @@ def _distance(old: Kernel, new: Kernel) -> tuple[float, ...]:
     return old.template != new.template, len(changed), octaves, -len(old.values & new.values)
 
 
-def _unlike(old: Kernel, new: Kernel) -> tuple[float, ...] | None:
+def _unlike(old: KernelIdentity, new: KernelIdentity) -> tuple[float, ...] | None:
     common = len(old.values & new.values)
     return (-common,) if 2 * common > len(old.values) else None
 
 
-def _nearest(gone: Sequence[Kernel], new: Sequence[Kernel], cost: _Cost) -> dict[str, str]:
+def _nearest(gone: Sequence[KernelIdentity], new: Sequence[KernelIdentity], cost: _Cost) -> dict[str, str]:
     """The pairs of least cost, without kernels that several others fit equally."""
     pairs: dict[str, str] = {}
-    settled: set[Kernel] = set()
+    settled: set[KernelIdentity] = set()
     if len(gone) * len(new) > _MOST:
         return pairs
     for _, fits in sorted(grouped((c, (k, old)) for old in gone for k in new if (c := cost(old, k))).items()):

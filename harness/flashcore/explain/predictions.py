@@ -34,7 +34,7 @@ RANDOM = "normal"
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedPrediction:
     """A prediction and its measurement.
 
     Args:
@@ -55,7 +55,7 @@ class Judged:
     note: str = ""
 
 
-def judge(readings: Readings, variant: Variant, shape: str) -> Iterator[Judged]:
+def judge(readings: Readings, variant: Variant, shape: str) -> Iterator[JudgedPrediction]:
     """The outcomes of the variant's predictions for this shape, or for any shape."""
     for prediction in variant.predictions:
         if prediction.shape in (None, shape):
@@ -68,7 +68,7 @@ def predicted_share(variant: Variant, phase: str, shape: str | None) -> Predicti
     return next(shares, None)
 
 
-def judge_one(readings: Readings, p: Prediction, variant: Variant, shape: str) -> Judged:
+def judge_one(readings: Readings, p: Prediction, variant: Variant, shape: str) -> JudgedPrediction:
     """The outcome of one prediction of a variant at that shape."""
     before, after = readings.of(p.fact, variant.parent, shape), readings.of(p.fact, variant.name, shape)
     gpu = readings.record.gpu
@@ -78,8 +78,8 @@ def judge_one(readings: Readings, p: Prediction, variant: Variant, shape: str) -
     if foreign:
         note = f"predicted for the {p.device}; compared as a {scale}" + (f" on {gpu}" if gpu else "")
 
-    def judged(measured: float | None, outcome: Outcome, finding: str) -> Judged:
-        return Judged(p, scale, predicted, measured, before, after, outcome, finding, note)
+    def judged(measured: float | None, outcome: Outcome, finding: str) -> JudgedPrediction:
+        return JudgedPrediction(p, scale, predicted, measured, before, after, outcome, finding, note)
 
     if predicted is None:
         return judged(None, "unmeasured", "unmeasured: the prediction names no final value")

@@ -34,10 +34,10 @@ NOTED = (CODE, LAUNCH, FP64)
 
 _Value = TypeVar("_Value", float, str)
 #: Variant, arch, kernel.
-Kernel = tuple[str, str, str]
+KernelPlace = tuple[str, str, str]
 
 
-class Key(NamedTuple):
+class LineKey(NamedTuple):
     """The columns of a line before its value."""
 
     variant: str
@@ -47,7 +47,7 @@ class Key(NamedTuple):
     fact: str
 
     @property
-    def at_all_shapes(self) -> Key:
+    def at_all_shapes(self) -> LineKey:
         return self._replace(shape=ALL_SHAPES)
 
     def __str__(self) -> str:
@@ -69,10 +69,10 @@ class Baseline:
 
     suite: str
     compilers: Mapping[str, str]
-    values: Mapping[Key, float]
+    values: Mapping[LineKey, float]
     file: str = ""
-    lines: Mapping[Key, int] | None = None
-    noted: Mapping[Key, str] = field(default_factory=dict)
+    lines: Mapping[LineKey, int] | None = None
+    noted: Mapping[LineKey, str] = field(default_factory=dict)
 
     def text(self) -> str:
         """The file's content: a header, then the sorted facts."""
@@ -92,12 +92,15 @@ class Baseline:
         return "\n".join([*head, *(f"{key} {text}" for key, text in lines)]) + "\n"
 
     @property
-    def kernels(self) -> dict[tuple[str, str], list[pairs.Kernel]]:
+    def kernels(self) -> dict[tuple[str, str], list[pairs.KernelIdentity]]:
         """The kernels of each variant and arch. Those of binaries have no values: unrelated ones share some."""
         facts = grouped((key[:3], (key.shape, key.fact, value)) for key, value in self.values.items())
         codes = {key[:3]: text for key, text in self.noted.items() if key.fact == CODE}
         return grouped(
-            (at[:2], pairs.Kernel(at[2], codes.get(at, ""), frozenset(v for v in of if v[2] and self.compilers)))
+            (
+                at[:2],
+                pairs.KernelIdentity(at[2], codes.get(at, ""), frozenset(v for v in of if v[2] and self.compilers)),
+            )
             for at, of in facts.items()
             if at[2] != NO_KERNEL
         )
@@ -134,9 +137,9 @@ def parse(text: str, file: str = "baseline") -> Baseline:
         first_line = text.splitlines()[0][:60] if text.strip() else "nothing"
         raise UsageError(f"{file}: expected {HEADER!r} on its first line, found {first_line!r}{hint}")
     heads: dict[str, str] = {}
-    values: dict[Key, float] = {}
-    noted: dict[Key, str] = {}
-    lines: dict[Key, int] = {}
+    values: dict[LineKey, float] = {}
+    noted: dict[LineKey, str] = {}
+    lines: dict[LineKey, int] = {}
     for line_number, line in enumerate(text.splitlines(), 1):
         parts = line.split()
         if not parts or parts[0].startswith("#"):
@@ -152,7 +155,7 @@ def parse(text: str, file: str = "baseline") -> Baseline:
             expected = "`variant arch kernel shape fact value`"
             raise UsageError(f"{file}:{line_number}: expected {expected}, found {line!r}{hint}") from None
         for arch, shape in itertools.product(archs.split(","), shapes.split(",")):
-            key = Key(variant, arch, kernel, shape, fact)
+            key = LineKey(variant, arch, kernel, shape, fact)
             if key in lines or fact not in (*NOTED, *ALLOWANCES) or not abs(value) < 1e15:  # rejects NaN too
                 expected = "one line per fact" if key in lines else "a fact of a baseline, and its value"
                 raise UsageError(f"{file}:{line_number}: expected {expected}, found {line!r}{hint}")
@@ -184,14 +187,14 @@ def compilers(record: Record) -> dict[str, str]:
     return {name: " and ".join(sorted(of - {""})) for name, of in versions.items() if of - {""}}
 
 
-def present(record: Record) -> dict[Key, Fact]:
+def present(record: Record) -> dict[LineKey, Fact]:
     """The record's facts that belong in a baseline, by the key of their line at one shape."""
-    facts: dict[Key, Fact] = {}
+    facts: dict[LineKey, Fact] = {}
     for name, allowance in ALLOWANCES.items():
         for s, fact in {fact.subject: fact for fact in record.facts.named(name)}.items():
             if s.arch is None:
                 continue
-            key = Key(s.variant, s.arch, s.kernel or NO_KERNEL, s.shape or ALL_SHAPES, name)
+            key = LineKey(s.variant, s.arch, s.kernel or NO_KERNEL, s.shape or ALL_SHAPES, name)
             worst = facts[key].number if key in facts else math.nan
             # Of several launches of a kernel the worst counts; an unmeasured one is worst.
             if key not in facts or (
@@ -201,10 +204,10 @@ def present(record: Record) -> dict[Key, Fact]:
     return facts
 
 
-def noted(record: Record) -> dict[Key, str]:
+def noted(record: Record) -> dict[LineKey, str]:
     """What a baseline notes, by the key of its line at one shape."""
     texts = {
-        Key(s.variant, s.arch, s.kernel, ALL_SHAPES, fact.name): str(fact.value)
+        LineKey(s.variant, s.arch, s.kernel, ALL_SHAPES, fact.name): str(fact.value)
         for name in (CODE, FP64)
         for fact in record.facts.named(name)
         if (s := fact.subject) and s.arch and s.kernel and fact.value
@@ -213,7 +216,7 @@ def noted(record: Record) -> dict[Key, str]:
         for kernel, launches in grouped((x.kernel, _launch(x)) for x in plan.launches).items():
             text = " ".join(f"{one} ({n} times)" if n > 1 else one for one, n in Counter(launches).items())
             for arch in plan.archs or record.suite.archs:
-                texts[Key(plan.variant, arch, kernel, plan.shape, LAUNCH)] = text
+                texts[LineKey(plan.variant, arch, kernel, plan.shape, LAUNCH)] = text
     return texts
 
 
@@ -225,7 +228,7 @@ def _launch(launch: Launch) -> str:
     return " ".join(word for word in words if word not in ("cluster=1", "smem=0"))
 
 
-def renames(old: Baseline, now: Baseline) -> dict[Kernel, Kernel]:
+def renames(old: Baseline, now: Baseline) -> dict[KernelPlace, KernelPlace]:
     """The names in the old baseline of kernels that have another now."""
     before = old.kernels
     return {
@@ -236,11 +239,13 @@ def renames(old: Baseline, now: Baseline) -> dict[Kernel, Kernel]:
     }
 
 
-def matched(old: Collection[Key], now: Iterable[Key], old_names: Mapping[Kernel, Kernel]) -> dict[Key, Key]:
+def matched(
+    old: Collection[LineKey], now: Iterable[LineKey], old_names: Mapping[KernelPlace, KernelPlace]
+) -> dict[LineKey, LineKey]:
     """The line in the baseline of each present fact: of its shape, else of all shapes."""
-    lines: dict[Key, Key] = {}
+    lines: dict[LineKey, LineKey] = {}
     for key in now:
-        line = Key(*old_names.get(key[:3], key[:3]), key.shape, key.fact)
+        line = LineKey(*old_names.get(key[:3], key[:3]), key.shape, key.fact)
         if line not in old:
             line = line.at_all_shapes
         if line in old:
@@ -248,9 +253,9 @@ def matched(old: Collection[Key], now: Iterable[Key], old_names: Mapping[Kernel,
     return lines
 
 
-def _collapse(values: Mapping[Key, _Value]) -> dict[Key, _Value]:
+def _collapse(values: Mapping[LineKey, _Value]) -> dict[LineKey, _Value]:
     """Merges shapes with equal values to ``*``, and omits facts that cannot get worse."""
-    collapsed: dict[Key, _Value] = {}
+    collapsed: dict[LineKey, _Value] = {}
     for key, shapes in grouped((key.at_all_shapes, (key, value)) for key, value in values.items()).items():
         distinct = {value for _, value in shapes}
         if key.fact in NOTED or ALLOWANCES[key.fact].better == "lower" or any(distinct):
@@ -320,7 +325,7 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
     better, worse = _moved(now, kept_values)
     merged = {key: now[key] if key in better else value for key, value in kept_values.items()} | added
 
-    def stays(key: Key) -> bool:
+    def stays(key: LineKey) -> bool:
         """Whether an old line remains: its variant was not built (--variant, --arch, a compile error)."""
         if key.variant not in suite.variants or key.arch not in suite.variants[key.variant].where.archs:
             return False
@@ -342,7 +347,7 @@ def _usable(record: Record) -> dict[tuple[str, str], bool]:
     return {(a.variant, a.arch): a.status != "failed" and (a.variant, a.arch) not in planless for a in record.artifacts}
 
 
-def _moved(now: Mapping[Key, float], old: Mapping[Key, float]) -> tuple[dict[Key, str], list[str]]:
+def _moved(now: Mapping[LineKey, float], old: Mapping[LineKey, float]) -> tuple[dict[LineKey, str], list[str]]:
     """The improvements of the values of ``old``, and the regressions beyond their allowance, in words."""
     better, worse = {}, []
     for key, was in old.items():
@@ -360,7 +365,7 @@ def words(versions: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in (versions or _RECORDED).items())
 
 
-def _loosening(key: Key, value: float) -> str:
+def _loosening(key: LineKey, value: float) -> str:
     shape = "" if key.shape == ALL_SHAPES else f', shapes = ["{key.shape}"]'
     return (
         f'[[waiver]] budget = "{PREFIX}{key.fact}", variants = ["{key.variant}"], archs = ["{key.arch}"]{shape}, '

@@ -24,7 +24,7 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILI
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourcePlace:
     """A line of a file. ``file`` has forward slashes; it is absolute if outside the repository."""
 
     file: str
@@ -58,7 +58,7 @@ class Places:
         self._definition = functools.cache(self._find_definition)
         self._declaration = functools.cache(self._find_declaration)
 
-    def of(self, verdict: Verdict) -> Place | None:
+    def of(self, verdict: Verdict) -> SourcePlace | None:
         """The most specific line for this verdict; ``None`` if the sources are missing."""
         s = verdict.subject
         if verdict.budget == "builds":
@@ -77,13 +77,13 @@ class Places:
         return place or self._declaration(s.variant)
 
     @functools.cached_property
-    def manifest(self) -> Place:
+    def manifest(self) -> SourcePlace:
         """The first line of the suite's manifest, or of an audit's ``flashcore.toml``: the place of other results."""
         names = (MANIFEST, *self.suite.manifests)
         name = next((name for name in names if (self.folder / name).is_file()), names[-1])
-        return Place(os.path.relpath((self.folder / name).resolve(), self.root), 1)
+        return SourcePlace(os.path.relpath((self.folder / name).resolve(), self.root), 1)
 
-    def _find_definition(self, source: str, kernel: str | None) -> Place | None:
+    def _find_definition(self, source: str, kernel: str | None) -> SourcePlace | None:
         files = list(self._files(source))
         for path, text in files:
             if kernel and (line := _kernel_line(text, identifier(kernel))):
@@ -107,15 +107,15 @@ class Places:
                 if header and header not in pending:
                     pending.append(header)
 
-    def _find_declaration(self, variant: str) -> Place | None:
+    def _find_declaration(self, variant: str) -> SourcePlace | None:
         """The line of the manifest, or an included file, that declares a variant or its sweep."""
         path, _, line = lines.declaration(self.folder, (MANIFEST, *self.suite.manifests), variant)
         return self._place(path, line) if path.is_file() else None
 
-    def _place(self, path: Path, line: int) -> Place:
+    def _place(self, path: Path, line: int) -> SourcePlace:
         absolute = path.resolve()
         inside = absolute.is_relative_to(self.root)
-        return Place((absolute.relative_to(self.root) if inside else absolute).as_posix(), line)
+        return SourcePlace((absolute.relative_to(self.root) if inside else absolute).as_posix(), line)
 
 
 def _site_keys(subject: Subject) -> list[tuple[str | None, ...]]:

@@ -10,7 +10,7 @@ from math import inf
 from operator import attrgetter
 
 from flashcore.explain.verdict import Verdict
-from flashcore.gate.baseline import ALL_SHAPES, Baseline, Key, renames
+from flashcore.gate.baseline import ALL_SHAPES, Baseline, LineKey, renames
 from flashcore.gate.expand import expired, limit_text
 from flashcore.gate.regressions import limit_of
 from flashcore.model.catalogue import FACTS
@@ -304,7 +304,7 @@ def _rules(old: Suite, new: Suite, baselines: Sequence[Baseline], today: date) -
         yield Loosened("rule", fact, first + (f" and {len(others)} more" if others else ""))
 
 
-def _limit(lines: Baseline, key: Key, value: float, rules: Collection[GateRule]) -> Budget | None:
+def _limit(lines: Baseline, key: LineKey, value: float, rules: Collection[GateRule]) -> Budget | None:
     shape = None if key.shape == ALL_SHAPES else key.shape
     return limit_of(lines, key, value, rules, subject_of(key.variant, shape, key.kernel, arch=key.arch))
 

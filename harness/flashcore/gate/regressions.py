@@ -21,8 +21,8 @@ from flashcore.gate.baseline import (
     NO_KERNEL,
     NOTED,
     Baseline,
-    Kernel,
-    Key,
+    KernelPlace,
+    LineKey,
     compilers,
     matched,
     noted,
@@ -131,7 +131,7 @@ def limits(record: Record, old: Baseline, variants: Collection[str] | None, toda
     return BaselineLimits(tuple(expectations), tuple(notes), tuple(_relaxed(suite.gate.rules, today)), before)
 
 
-def limit_of(old: Baseline, key: Key, value: float, rules: Iterable[GateRule], subject: Subject) -> Budget | None:
+def limit_of(old: Baseline, key: LineKey, value: float, rules: Iterable[GateRule], subject: Subject) -> Budget | None:
     """The limit that a line of the baseline sets; ``None`` if a rule ignores the fact."""
     allowance, reason = ALLOWANCES[key.fact], ""
     for rule in rules:
@@ -172,7 +172,7 @@ def changed(record: Record, old: Baseline, variants: Collection[str] | None = No
     before, after = ({**of.values, **_with_fp64(of.noted)} for of in (old, now))
     lines = matched(before, after, old_names)
     used = {*lines.values()}
-    values = {Key(*old_names.get(key[:3], key[:3]), *key[3:]): before[line] for key, line in lines.items()}
+    values = {LineKey(*old_names.get(key[:3], key[:3]), *key[3:]): before[line] for key, line in lines.items()}
     values |= {line: value for line, value in before.items() if line not in used and line.fact not in NOTED}
     # A baseline omits zeros that can only rise, and older files note nothing.
     added = {k: v for k, v in numbers.items() if k not in lines and (v or ALLOWANCES[k.fact].better == "lower")}
@@ -191,20 +191,20 @@ def changed(record: Record, old: Baseline, variants: Collection[str] | None = No
 _ADDS = "flashcore baseline save, or audit --save-baseline, adds them"
 
 
-def _renamed(old_names: Mapping[Kernel, Kernel]) -> Iterator[str]:
+def _renamed(old_names: Mapping[KernelPlace, KernelPlace]) -> Iterator[str]:
     archs = grouped(((variant, was, name), arch) for (variant, arch, name), (*_, was) in sorted(old_names.items()))
     for (variant, was, name), of in archs.items():
         yield f"kernel renamed: {was} is now {name} ({', '.join((variant, *of))})"
 
 
-def _with_fp64(texts: Mapping[Key, str]) -> dict[Key, Value]:
+def _with_fp64(texts: Mapping[LineKey, str]) -> dict[LineKey, Value]:
     """What a baseline notes, with the number of FP64 instructions of every kernel, which it notes only if there are
     any."""
-    zeros: dict[Key, Value] = {key._replace(fact=FP64): 0 for key in texts if key.fact == CODE}
+    zeros: dict[LineKey, Value] = {key._replace(fact=FP64): 0 for key in texts if key.fact == CODE}
     return zeros | {key: int(text) if key.fact == FP64 else text for key, text in texts.items()}
 
 
-def _described(record: Record, values: Mapping[Key, Value], variants: Collection[str] | None) -> Record:
+def _described(record: Record, values: Mapping[LineKey, Value], variants: Collection[str] | None) -> Record:
     """The record with these facts alone, of kernels and shapes that it could have."""
     suite, built = record.suite, {(a.variant, a.arch) for a in record.artifacts if a.status != "failed"}
     facts = []

@@ -32,7 +32,7 @@ Outcome = Literal["slower", "faster", "no difference", "too small to matter", "u
 _NULL_TO_CHANGE = math.sqrt(3 / 4)
 
 
-class Process(NamedTuple):
+class ProcessTimes(NamedTuple):
     """The result of one process for one case, as logarithms of ratios of times.
 
     Args:
@@ -44,7 +44,7 @@ class Process(NamedTuple):
     null: float
 
     @staticmethod
-    def of(before: Sequence[float], after: Sequence[float], again: Sequence[float]) -> Process:
+    def of(before: Sequence[float], after: Sequence[float], again: Sequence[float]) -> ProcessTimes:
         """From the times of the same rounds, in one unit; NaN if one of them is no time.
 
         Ratios are taken within a round and the median over rounds, so that a drift that a round's times share
@@ -53,8 +53,8 @@ class Process(NamedTuple):
         """
         sides = (before, after, again)
         if not all(sides) or not all(math.isfinite(x) and x > 0 for side in sides for x in side):
-            return Process(math.nan, math.nan)
-        return Process((_typical(before, after) + _typical(again, after)) / 2, _typical(before, again))
+            return ProcessTimes(math.nan, math.nan)
+        return ProcessTimes((_typical(before, after) + _typical(again, after)) / 2, _typical(before, again))
 
 
 def _typical(below: Sequence[float], above: Sequence[float]) -> float:
@@ -62,7 +62,7 @@ def _typical(below: Sequence[float], above: Sequence[float]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class TimeDecision:
     """The outcome of a case.
 
     Args:
@@ -78,8 +78,8 @@ class Decision:
 
 
 def decide(
-    cases: Mapping[str, Sequence[Process]], *, alpha: float = ALPHA, effect: float = EFFECT
-) -> dict[str, Decision]:
+    cases: Mapping[str, Sequence[ProcessTimes]], *, alpha: float = ALPHA, effect: float = EFFECT
+) -> dict[str, TimeDecision]:
     """Decides every case, each at ``alpha`` over their number (Bonferroni).
 
     A change has to pass two tests. The first is Student's t of the changes over processes, which is valid for any
@@ -100,10 +100,10 @@ def decide(
     }
     level = alpha / max(len(spreads), 1)
     typical = statistics.median(spreads.values()) if spreads else 0.0
-    decided: dict[str, Decision] = {}
+    decided: dict[str, TimeDecision] = {}
     for name, processes in cases.items():
         if gap := _gap(processes):
-            decided[name] = Decision("undecided", None, None, gap)
+            decided[name] = TimeDecision("undecided", None, None, gap)
             continue
         changes, count = [p.change for p in processes], len(processes)
         critical = max(
@@ -114,20 +114,20 @@ def decide(
     return decided
 
 
-def _decision(change: float, critical: float, effect: float) -> Decision:
+def _decision(change: float, critical: float, effect: float) -> TimeDecision:
     ratio, threshold = math.expm1(change), math.expm1(critical)
     if abs(change) > critical:
         if abs(ratio) <= effect:
-            return Decision("too small to matter", ratio, threshold)
-        return Decision("slower" if change > 0 else "faster", ratio, threshold)
+            return TimeDecision("too small to matter", ratio, threshold)
+        return TimeDecision("slower" if change > 0 else "faster", ratio, threshold)
     if threshold > COARSE:
-        return Decision(
+        return TimeDecision(
             "undecided", ratio, threshold, f"too noisy: up to {percentage(100 * threshold, 1)} could be noise"
         )
-    return Decision("no difference", ratio, threshold)
+    return TimeDecision("no difference", ratio, threshold)
 
 
-def _gap(processes: Sequence[Process]) -> str:
+def _gap(processes: Sequence[ProcessTimes]) -> str:
     """Why the data do not suffice for a decision; empty if they do."""
     if len(processes) < FEWEST:
         return f"timed in {len(processes)} processes; at least {FEWEST} are needed"

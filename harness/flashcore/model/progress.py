@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 
-class Step(str):
+class ProgressLine(str):
     """A progress line: ``done`` of ``total`` steps have finished."""
 
     done: int
@@ -17,12 +17,12 @@ class Step(str):
         return step
 
 
-class Failure(str):
+class FailureLine(str):
     """An error line. It is shown even if progress is not (``-q``)."""
 
 
 def prefixed(start: str, text: str) -> str:
-    """``start + text``; a :class:`Step` or :class:`Failure` keeps its type."""
-    if isinstance(text, Step):
-        return Step(start + text, text.done, text.total)
-    return Failure(start + text) if isinstance(text, Failure) else start + text
+    """``start + text``; a :class:`ProgressLine` or :class:`FailureLine` keeps its type."""
+    if isinstance(text, ProgressLine):
+        return ProgressLine(start + text, text.done, text.total)
+    return FailureLine(start + text) if isinstance(text, FailureLine) else start + text

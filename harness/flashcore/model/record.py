@@ -517,7 +517,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Instruction:
+class CountedInstruction:
     """One machine instruction of a profiled kernel, with its source line and counters.
 
     Args:
@@ -550,7 +550,7 @@ class Listing:
     """
 
     subject: CaseSubject
-    instructions: tuple[Instruction, ...]
+    instructions: tuple[CountedInstruction, ...]
     files: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from flashcore.model.record import Record
 from flashcore.pipeline import pages
 from flashcore.pipeline.judging import Judged, Rules, judge_record
-from flashcore.pipeline.run import Run, record_run
+from flashcore.pipeline.run import RecordedRun, record_run
 from flashcore.records import lookup
 from flashcore.stages.context import Say
 from flashcore.stages.settings import Settings
@@ -23,7 +23,7 @@ class Profiled:
         pages: the report's pages, the entry page first.
     """
 
-    run: Run
+    run: RecordedRun
     previous: Record | None
     judged: Judged
     pages: list[Path]

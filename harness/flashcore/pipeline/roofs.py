@@ -12,7 +12,7 @@ from flashcore.runner.problem_file import load_problem
 from flashcore.suites.load import load
 
 #: The run that measured the roofs, and the ceilings.
-Ceilings = tuple[Record, list[measured_roofs.Measured]]
+Ceilings = tuple[Record, list[measured_roofs.MeasuredRoof]]
 
 
 def recorded(folder: str, profiles: Path, gpu: Gpu | None, uuid: str) -> Record | None:

@@ -37,7 +37,7 @@ _BENCH = Bench(samples=20, seconds=0.2, first=0, modes=("back_to_back", "eager")
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RecordedRun:
     """A recorded run, with the settings it began with, which may differ from those of the command that resumed it."""
 
     record: Record
@@ -49,7 +49,7 @@ class Run:
 class Elsewhere(Protocol):
     """An executor that records whole runs, including builds."""
 
-    def record_run(self, settings: Settings, say: Say, *, resume: bool = False, needed: bool = False) -> Run:
+    def record_run(self, settings: Settings, say: Say, *, resume: bool = False, needed: bool = False) -> RecordedRun:
         """See :func:`record_run`. The run's folder is on this machine."""
         ...
 
@@ -61,7 +61,7 @@ def record_run(
     resume: bool = False,
     needed: bool = False,
     changed: Callable[[Context], Context] | None = None,
-) -> Run:
+) -> RecordedRun:
     """Records a run.
 
     Args:
@@ -82,7 +82,7 @@ def record_run(
     return run(changed(context) if changed else context, folder)
 
 
-def run(context: Context, resumed: Path | None = None) -> Run:
+def run(context: Context, resumed: Path | None = None) -> RecordedRun:
     """Runs all stages up to ``settings.upto`` and records the results.
 
     Args:
@@ -104,7 +104,7 @@ def run(context: Context, resumed: Path | None = None) -> Run:
         resuming.forget(folder)
         final = store.complete(folder)
     context.say(f"record: {final}")
-    return Run(record, final, context.settings)
+    return RecordedRun(record, final, context.settings)
 
 
 def _compiled(context: Context, formulas: Sequence[Fact], resumed: Path | None) -> Context:

@@ -28,7 +28,7 @@ from flashcore.model.decisions import meanings
 from flashcore.model.suite import Decision
 from flashcore.readers.cubin import names_source
 from flashcore.readers.phases import Sources
-from flashcore.readers.sass import Instruction, SourceLine
+from flashcore.readers.sass import FileLine, Instruction
 from flashcore.readers.spills import closing_branches
 
 
@@ -46,7 +46,7 @@ def decided(
     """
     loops = closing_branches(code)
     listing = "\n".join(f"{i.opcode} {i.operands}{' loop' * (i in loops)}" for i in code)
-    piece, scope = set[SourceLine](), {*range(len(code))}
+    piece, scope = set[FileLine](), {*range(len(code))}
     if decision.place:
         result = _piece(decision, code, sources)
         if isinstance(result, Cause):
@@ -74,17 +74,15 @@ def decided(
         for n in sorted(blamed)
         if code[n].lines
     ]
-    file, line = mode(lines or [min(piece, default=SourceLine("", 0))])
+    file, line = mode(lines or [min(piece, default=FileLine("", 0))])
     opcodes = Counter(code[n].opcode for n in shown)
     words = ", ".join(f"{opcode} ×{times}" for opcode, times in sorted(opcodes.items()))
     return len(missed), Decided(sources.text(file)[0], line, tuple(missed), words)
 
 
-def _piece(
-    decision: Decision, code: Sequence[Instruction], sources: Sources
-) -> tuple[set[SourceLine], set[int]] | Cause:
+def _piece(decision: Decision, code: Sequence[Instruction], sources: Sources) -> tuple[set[FileLine], set[int]] | Cause:
     """The lines of a decision's piece, and the indices of its instructions."""
-    places: dict[str, set[SourceLine]] = {}
+    places: dict[str, set[FileLine]] = {}
     files = sorted({line.file for i in code for line in i.lines})
     for file in files:
         name, lines = sources.text(file)
@@ -96,7 +94,7 @@ def _piece(
         if lines and not all(n <= len(lines) and lines[n - 1].strip() for n in numbers):
             return OTHER_LINES(name)
         for first, last in pieces("\n".join(lines), decision, python=name.endswith(".py")):
-            places.setdefault(f"{name}:{first}", set()).update(SourceLine(file, n) for n in range(first, last + 1))
+            places.setdefault(f"{name}:{first}", set()).update(FileLine(file, n) for n in range(first, last + 1))
     if len(places) == 1:
         (piece,) = places.values()
         innermost = {i.lines[0] for i in code if not piece.isdisjoint(i.lines)}  # of all calls of what is inlined

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from flashcore.errors import UsageError
 from flashcore.model.catalogue import OTHER_PHASE
-from flashcore.model.record import Instruction
+from flashcore.model.record import CountedInstruction
 from flashcore.readers import sass
 from flashcore.readers.kernel_names import canonical
 from flashcore.readers.spills import relative_path
@@ -45,7 +45,7 @@ class Code:
     names: tuple[str, ...]
     kernels: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     why: str = ""
-    listing: Mapping[str, tuple[Instruction, ...]] = field(default_factory=dict)
+    listing: Mapping[str, tuple[CountedInstruction, ...]] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -137,7 +137,7 @@ def _phase(instruction: sass.Instruction, phases: Callable[[str], Sequence[str]]
     return OTHER_PHASE
 
 
-def _listed(instruction: sass.Instruction, sources: Sources) -> Instruction:
+def _listed(instruction: sass.Instruction, sources: Sources) -> CountedInstruction:
     """The instruction with its source lines in the suite: the innermost one, and its calls."""
     places: dict[tuple[str, int, str], None] = {}
     for file, number in instruction.lines:
@@ -145,4 +145,4 @@ def _listed(instruction: sass.Instruction, sources: Sources) -> Instruction:
         if 0 < number <= len(lines):
             places[name, number, lines[number - 1].strip()] = None
     place, *calls = places or [("", 0, "")]
-    return Instruction(instruction.offset, instruction.text, *place, {}, tuple(calls))
+    return CountedInstruction(instruction.offset, instruction.text, *place, {}, tuple(calls))

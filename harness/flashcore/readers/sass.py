@@ -17,7 +17,7 @@ _WIDTHS = {"8": 1, "U8": 1, "S8": 1, "16": 2, "U16": 2, "S16": 2, "64": 8, "128"
 _TARGET = re.compile(r"\.L[\w.$]*")
 
 
-class SourceLine(NamedTuple):
+class FileLine(NamedTuple):
     """A line of a source file, numbered from 1."""
 
     file: str
@@ -50,7 +50,7 @@ class Instruction(NamedTuple):
         return self.listed.partition("*/")[2].partition(";")[0].strip()
 
     @property
-    def lines(self) -> tuple[SourceLine, ...]:
+    def lines(self) -> tuple[FileLine, ...]:
         """Its source lines: the innermost inlined line first, the kernel's line last.
 
         Empty without line information, and in helper functions that the compiler adds.
@@ -89,9 +89,9 @@ class Instruction(NamedTuple):
 
 
 @functools.lru_cache(1 << 16)
-def _lines(places: tuple[str, ...]) -> tuple[SourceLine, ...]:
+def _lines(places: tuple[str, ...]) -> tuple[FileLine, ...]:
     matches = map(_PLACE.match, places)
-    return tuple(SourceLine(match[1], int(match[2])) for match in matches if match)
+    return tuple(FileLine(match[1], int(match[2])) for match in matches if match)
 
 
 def parse(listing: str) -> dict[str, list[Instruction]]:

@@ -39,9 +39,9 @@ from flashcore.model.record import (
     Artifact,
     CaseSubject,
     CodeSubject,
+    CountedInstruction,
     Fact,
     Facts,
-    Instruction,
     Lazy,
     Listing,
     Record,
@@ -380,7 +380,7 @@ def _listed(listings: Iterable[Listing]) -> dict[str, Any]:
     files: dict[tuple[str, str], int] = {}
     kernels = []
 
-    def line(i: Instruction) -> int:
+    def line(i: CountedInstruction) -> int:
         call: tuple[int, ...] = ()
         for place in (*reversed(i.calls), (i.file, i.line, i.source)):
             call = (lines.setdefault((*place, *call), len(lines)),)
@@ -414,11 +414,11 @@ def _listings(data: Any) -> tuple[Listing, ...]:
     names = [str(name) for name in data["names"]]
     files = [(str(name), str(text)) for name, text in data.get("files", ())]
 
-    def instruction(row: Any) -> Instruction:
+    def instruction(row: Any) -> CountedInstruction:
         offset, text, at, flat = row
         (file, line, source), *calls = places[at]
         values = {names[n]: float(v) for n, v in zip(flat[::2], flat[1::2], strict=True)}
-        return Instruction(int(offset), str(text), file, line, source, values, tuple(calls))
+        return CountedInstruction(int(offset), str(text), file, line, source, values, tuple(calls))
 
     return tuple(
         Listing(

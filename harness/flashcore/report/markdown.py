@@ -65,7 +65,7 @@ def render(
     return "\n".join(parts)
 
 
-def _variants(section: overview_page.Section) -> list[str]:
+def _variants(section: overview_page.ShapeSection) -> list[str]:
     """The fastest variants and the baseline, with bars of their time on a log scale from the fastest to the slowest."""
     timed = [(t, r) for r in section.rows if isinstance(t := r.cells[_TIME].sort, (int, float))]
     shown = [(t, r) for i, (t, r) in enumerate(timed) if i < MOST or r.role == "baseline"]

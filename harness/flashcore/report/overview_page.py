@@ -90,7 +90,7 @@ MOST_STEPS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """A variant's row in the overview's table: cells, role (reference, baseline, variant), a failure's description."""
 
     cells: tuple[Cell, ...]
@@ -166,7 +166,7 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ShapeSection:
     """The overview of one row of cases. ``no_times``: why nothing was timed.
 
     Args:
@@ -182,7 +182,7 @@ class Section:
     answer: Winner | None
     picture: Picture | None
     columns: Sequence[tuple[str, str, str, str]]
-    rows: list[Row]
+    rows: list[TableRow]
     no_times: str
     about: ShownCase | None
     time: TimeParts | None
@@ -205,7 +205,7 @@ class Overview:
     untimed = f"; gain unmeasured: {UNTIMED}"
 
     @cached_property
-    def sections(self) -> list[Section]:
+    def sections(self) -> list[ShapeSection]:
         """The section of each displayed row."""
         return [_section(self.book, row) for row in self.book.rows[:MAX_SHAPES]]
 
@@ -249,7 +249,7 @@ def page(book: Book) -> Page[Overview]:
     return Page(INDEX, "Overview", "overview.html.j2", Overview(book))
 
 
-def _section(book: Book, row: CaseRow) -> Section:
+def _section(book: Book, row: CaseRow) -> ShapeSection:
     cases = {case.variant.name: case for case in book.cases(row)}
     timed = [cases[name] for name in row.times]
     reasons = dict.fromkeys(case.why("bench") for case in cases.values()) if not timed else {}
@@ -270,7 +270,7 @@ def _section(book: Book, row: CaseRow) -> Section:
     time = about.parts if about else None
     if time and not time.timed and time.parts[-1].share > 95:  # only shows that the SMs are busy
         time = None
-    return Section(
+    return ShapeSection(
         row,
         winner,
         _picture(ladder, timed) if timed else None,
@@ -394,7 +394,7 @@ def _ticks(low: float, high: float) -> list[float]:
 # --- the table --------------------------------------------------------------------------------------
 
 
-def _row(case: ShownCase, ladder: Ladder) -> Row:
+def _row(case: ShownCase, ladder: Ladder) -> TableRow:
     variant, parts, row, taken = case.variant, case.parts, ladder.row, case.time
     step = next((s for s in ladder.steps if s.variant is variant), None)
     mark = "★" if step and step.on_path else LABELS.get(case.role, "")
@@ -433,7 +433,7 @@ def _row(case: ShownCase, ladder: Ladder) -> Row:
         Cell(step.finding, sort=step.finding) if step else no_step,
         Cell(variant.technique, title=variant.technique, sort=variant.technique),
     )
-    return Row(cells, case.role, note)
+    return TableRow(cells, case.role, note)
 
 
 def _rate(case: ShownCase) -> Cell | None:

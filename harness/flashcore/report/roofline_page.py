@@ -22,7 +22,7 @@ from flashcore.report.view import CHARTS, MAX_SHAPES, ROOFLINE, Book, Page, vari
 
 
 @dataclass(frozen=True)
-class Section:
+class RooflineSection:
     """The roofline of one row of shapes, or of all kernels of an import."""
 
     book: Book
@@ -99,19 +99,19 @@ class Roofline:
         return Marks(self.book.record)
 
     @cached_property
-    def shapes(self) -> list[Section]:
+    def shapes(self) -> list[RooflineSection]:
         """The sections with a point."""
         book, marks = self.book, self.marks
         if book.imported:
             chart = figures.of_imports(marks)
-            return [Section(book, book.shapes[0], "All kernels", "by their share of the time", chart)][
+            return [RooflineSection(book, book.shapes[0], "All kernels", "by their share of the time", chart)][
                 : len(chart.points)
             ]
         before = Marks(book.other) if book.other and not compare_records.comparable(book.other, book.record) else None
         sections = []
         for row in book.rows[:MAX_SHAPES]:
             chart = figures.of_row(row, marks, before)
-            sections.append(Section(book, row.shape, row.name, row.shape.params_text, chart))
+            sections.append(RooflineSection(book, row.shape, row.name, row.shape.params_text, chart))
         return [s for s in sections if s.chart.points]
 
     @property

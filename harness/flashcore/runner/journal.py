@@ -54,7 +54,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TaskStep:
     """A task's current step, and the variant it is for, if the task is about several."""
 
     what: str = ""
@@ -64,7 +64,7 @@ class Step:
         return f"{self.variant} {self.what}".strip()
 
 
-NO_STEP = Step()
+NO_STEP = TaskStep()
 
 
 # --- messages -----------------------------------------------------------------------------------
@@ -122,11 +122,11 @@ class Reached:
     """The task reached a step: the time limit restarts, and a crash is attributed to the step."""
 
     name: str
-    step: Step
+    step: TaskStep
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class TaskResult:
     """The outcome of a task.
 
     Args:
@@ -139,7 +139,7 @@ class Result:
     cause: Cause | None = None
     data: Mapping[str, Any] | None = None
     seconds: float = 0.0
-    step: Step = NO_STEP
+    step: TaskStep = NO_STEP
     poisoned: bool = False
 
     @property
@@ -164,12 +164,12 @@ class Lost:
     reason: str
 
 
-Message = Started | Begun | Reached | Result | Lacks | Lost
+Message = Started | Begun | Reached | TaskResult | Lacks | Lost
 _EVENTS: dict[str, type[Message]] = {
     "start": Started,
     "begin": Begun,
     "step": Reached,
-    "answer": Result,
+    "answer": TaskResult,
     "lacks": Lacks,
     "lost": Lost,
 }
@@ -185,9 +185,9 @@ def encode(message: Message) -> bytes:
         ValueError, TypeError: its data is no JSON.
     """
     values: dict[str, Any] = {name: getattr(message, name) for name in message.__slots__}
-    if isinstance(message, Reached | Result):
+    if isinstance(message, Reached | TaskResult):
         values["step"] = (message.step.what, message.step.variant)
-    if isinstance(message, Result):
+    if isinstance(message, TaskResult):
         values["cause"] = message.cause and as_json(message.cause)
     line = {"event": _NAMES[type(message)], **values}
     return json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n"
@@ -201,7 +201,7 @@ def decode(line: bytes) -> Message | None:
         if not all(isinstance(values[name], form) for name, form in _TYPES.items() if name in values):
             return None
         if "step" in values:
-            values["step"] = Step(*map(str, values["step"]))
+            values["step"] = TaskStep(*map(str, values["step"]))
         if values.get("cause") is not None:
             values["cause"] = from_json(values["cause"])
             if not isinstance(values["cause"], Cause):
@@ -255,16 +255,16 @@ class Journal:
 
     def step(self, name: str, what: str, variant: str = "") -> None:
         """Records that the task reached a step."""
-        self._step = Step(what, variant)
+        self._step = TaskStep(what, variant)
         self.write(Reached(name, self._step))
 
     def result(self, name: str, data: Mapping[str, Any] | None = None) -> None:
         """Answers the task that began last with this result."""
-        self.write(Result(name, "ok", None, data, self._seconds))
+        self.write(TaskResult(name, "ok", None, data, self._seconds))
 
     def fail(self, name: str, cause: Cause, *, poisoned: bool = False) -> None:
         """Answers the task that began last with a failure. ``poisoned``: this process can no longer use the device."""
-        self.write(Result(name, "failed", cause, None, self._seconds, self._step, poisoned))
+        self.write(TaskResult(name, "failed", cause, None, self._seconds, self._step, poisoned))
 
     def write(self, message: Message) -> None:
         """Appends a message."""
@@ -274,7 +274,7 @@ class Journal:
                 line = line[os.write(self._file, line) :]
         except OSError as error:
             raise unwritable(self.path, error) from error
-        if isinstance(message, Result) and time.monotonic() - self._synced >= _SYNC:
+        if isinstance(message, TaskResult) and time.monotonic() - self._synced >= _SYNC:
             self._sync()
 
     def close(self) -> None:
@@ -330,12 +330,12 @@ def read_journal(path: Path) -> Iterator[Message]:
         yield from messages(path.read_bytes())
 
 
-def answers(folder: Path) -> dict[str, Result]:
+def answers(folder: Path) -> dict[str, TaskResult]:
     """Task name → its first answer in the folder's journals."""
-    by_name: dict[str, Result] = {}
+    by_name: dict[str, TaskResult] = {}
     for path in [*sorted(folder.glob("journal-*.jsonl")), folder / "supervisor.jsonl"]:
         for message in read_journal(path):
-            if isinstance(message, Result):
+            if isinstance(message, TaskResult):
                 by_name.setdefault(message.name, replace(message, poisoned=False))
     return by_name
 
@@ -366,7 +366,7 @@ def lost_in(folder: Path) -> dict[str, str]:
     return {message.gpu: message.reason for message in written if isinstance(message, Lost)}
 
 
-def hung(results: Iterable[Result]) -> dict[str, HungBefore]:
+def hung(results: Iterable[TaskResult]) -> dict[str, HungBefore]:
     """Variants that hung → why their other cases are skipped, so that a time limit passes only once. The variant comes
     from the task's name, or else from its step."""
     causes: dict[str, HungBefore] = {}
@@ -380,4 +380,4 @@ def hung(results: Iterable[Result]) -> dict[str, HungBefore]:
 def hung_before(folder: Path) -> dict[str, HungBefore]:
     """The variants that hung so far (see :func:`hung`). Only a parent answers for a process that hangs, so the
     processes' journals, which grow with each sample, are not read."""
-    return hung(m for m in read_journal(folder / "supervisor.jsonl") if isinstance(m, Result))
+    return hung(m for m in read_journal(folder / "supervisor.jsonl") if isinstance(m, TaskResult))

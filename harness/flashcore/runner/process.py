@@ -30,11 +30,11 @@ from flashcore.runner.journal import (
     Lacks,
     Message,
     Reached,
-    Result,
     Share,
     Started,
-    Step,
     Task,
+    TaskResult,
+    TaskStep,
     messages,
     next_number,
     unwritable,
@@ -102,7 +102,7 @@ class Child(ABC):
     program: Program
     open: set[str] = field(init=False)  # the tasks without an answer
     current: str | None = None
-    step: Step = NO_STEP
+    step: TaskStep = NO_STEP
     busy: float = 0.0
     cause: Cause = UNANSWERED()  # noqa: RUF009
     lacks: CapabilityError | None = None
@@ -115,13 +115,13 @@ class Child(ABC):
     def __post_init__(self) -> None:
         self.open = {t.name for t in self.tasks}
 
-    def follow(self, news: Iterable[Message]) -> list[Result]:
+    def follow(self, news: Iterable[Message]) -> list[TaskResult]:
         """Takes in new messages of the child; returns the first answer to each task."""
         results = []
         for message in news:
             if isinstance(message, Lacks):
                 self.lacks = CapabilityError(message.what, message.hint)
-            elif not isinstance(message, Begun | Reached | Result) or message.name not in self.open:
+            elif not isinstance(message, Begun | Reached | TaskResult) or message.name not in self.open:
                 continue
             elif isinstance(message, Begun):
                 self.current, self.step, self._began = message.name, NO_STEP, time.monotonic()
@@ -143,7 +143,7 @@ class Child(ABC):
     def start(self) -> None: ...
 
     @abstractmethod
-    def poll(self) -> list[Result]:
+    def poll(self) -> list[TaskResult]:
         """The answers since the last call; ``ended`` is then true if no more will come."""
 
     @abstractmethod
@@ -252,7 +252,7 @@ class Process(Child):
         except OSError as error:
             raise unwritable(self.folder, error) from error
 
-    def poll(self) -> list[Result]:
+    def poll(self) -> list[TaskResult]:
         limits = self.program.limits
         over = self.has_exited()  # before the journal is read, so that no last line is missed
         if news := self._news():

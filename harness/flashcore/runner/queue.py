@@ -27,7 +27,7 @@ from flashcore.machine import gpu_choice
 from flashcore.model.cause import cause_text
 from flashcore.model.causes import WORKER_LOST, HungBefore, NeverBegan
 from flashcore.model.groups import grouped
-from flashcore.runner.journal import Journal, Lost, Result, Task, answers, hung, unwritable
+from flashcore.runner.journal import Journal, Lost, Task, TaskResult, answers, hung, unwritable
 from flashcore.runner.process import POLL, Child, LocalGpu, Place, Process, Program
 
 #: A task in progress when its place is lost fails after this many places, since it may be the cause.
@@ -81,8 +81,8 @@ class Pool:
         tasks: Iterable[Task],
         program: Program,
         folder: Path,
-        on_result: Callable[[Result], None] = lambda result: None,
-    ) -> list[Result]:
+        on_result: Callable[[TaskResult], None] = lambda result: None,
+    ) -> list[TaskResult]:
         """Runs every task without an answer in ``folder``; returns all results in task order.
 
         Args:
@@ -197,14 +197,14 @@ class _Run:
     program: Program
     folder: Path
     journal: Journal
-    on_result: Callable[[Result], None]
-    _results: dict[str, Result] = field(init=False)
+    on_result: Callable[[TaskResult], None]
+    _results: dict[str, TaskResult] = field(init=False)
     _queue: list[list[Task]] = field(init=False)  # groups that no slot has pulled
     _slots: list[_Slot] = field(init=False)
     _hung: dict[str, HungBefore] = field(init=False)  # variants that hung → why their other tasks are not run
     _interrupted: Counter[str] = field(default_factory=Counter)  # task → places lost during it
 
-    def results(self) -> dict[str, Result]:
+    def results(self) -> dict[str, TaskResult]:
         """Runs the tasks without an answer; the results by name."""
         self._results = answers(self.folder)
         self._hung = hung(self._results.values())
@@ -270,19 +270,19 @@ class _Run:
                     del self._queue[i]
             skipped = [t for t in slot.tasks.values() if t.variant in self._hung]
             for task in skipped:
-                self._answer(slot, Result(task.name, "skipped", self._hung[task.variant]))
+                self._answer(slot, TaskResult(task.name, "skipped", self._hung[task.variant]))
             if slot.tasks or not self._queue:
                 return list(islice(slot.tasks.values(), most))
         return []
 
-    def _settle(self, slot: _Slot, result: Result) -> None:
+    def _settle(self, slot: _Slot, result: TaskResult) -> None:
         self._results[result.name] = result
         slot.tasks.pop(result.name, None)
         for variant, why in hung([result]).items():
             self._hung.setdefault(variant, why)
         self.on_result(result)
 
-    def _answer(self, slot: _Slot, result: Result) -> None:
+    def _answer(self, slot: _Slot, result: TaskResult) -> None:
         """Answers a task on behalf of its process."""
         self.journal.write(result)
         self._settle(slot, result)
@@ -305,13 +305,13 @@ class _Run:
             return
         if child.current is not None:
             busy = round(child.busy, 3)
-            self._answer(slot, Result(child.current, "failed", child.cause, None, busy, child.step))
+            self._answer(slot, TaskResult(child.current, "failed", child.cause, None, busy, child.step))
         elif slot.bad_starts == _BAD_STARTS:
             if self._has_others(slot):
                 self._lose(slot, cause_text(child.cause))
                 return
             for task in [*slot.tasks.values(), *(task for group in self._queue for task in group)]:
-                self._answer(slot, Result(task.name, "failed", NeverBegan(child.cause)))
+                self._answer(slot, TaskResult(task.name, "failed", NeverBegan(child.cause)))
             self._queue = []
 
     def _has_others(self, slot: _Slot) -> bool:
@@ -324,7 +324,7 @@ class _Run:
             self._interrupted[child.current] += 1
             if self._interrupted[child.current] == _PLACES_LOST:
                 cause = WORKER_LOST(_PLACES_LOST, child.lost)
-                self._answer(slot, Result(child.current, "failed", cause, step=child.step))
+                self._answer(slot, TaskResult(child.current, "failed", cause, step=child.step))
 
     def _lose(self, slot: _Slot, reason: str, until: float | None = None) -> None:
         """Excludes a slot; its tasks go to another."""

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from flashcore.model.cause import Cause
 from flashcore.model.causes import NOT_RUN
-from flashcore.runner.journal import Result, Task, answers, begun
+from flashcore.runner.journal import Task, TaskResult, answers, begun
 
 ROUNDS = 3  # a case still open after this many rounds stays open
 
@@ -44,7 +44,7 @@ def settle(
     folder: Path,
     tasks: Sequence[Task],
     perform: Callable[[Path, list[Task], Settled[T]], object],
-    harvest: Callable[[Path, Mapping[str, Result], Settled[T]], None],
+    harvest: Callable[[Path, Mapping[str, TaskResult], Settled[T]], None],
 ) -> Settled[T]:
     """Reads earlier rounds in ``folder``, then runs rounds until each case has a report, has failed, or was left open
     too often.
@@ -95,7 +95,7 @@ def _path(folder: Path, number: int) -> Path:
     return folder / f"round-{number}"
 
 
-def progress_line(result: Result, ok: str = "ok") -> str:
+def progress_line(result: TaskResult, ok: str = "ok") -> str:
     """A result as a line of progress."""
     ending = ok if result.status == "ok" else f"failed: {result.reason.partition(chr(10))[0]}"
     return f"{result.name}: {result.seconds:.1f} s, {ending}"

@@ -13,7 +13,7 @@ from flashcore.machine import toolchain
 from flashcore.model.cause import Cause
 from flashcore.model.causes import BUILDS_FAILED, PLANS_FAILED
 from flashcore.model.groups import grouped
-from flashcore.model.progress import Failure, prefixed
+from flashcore.model.progress import FailureLine, prefixed
 from flashcore.model.record import Artifact, Built, Fact, Plan, StageNote, plans_for, unlaunched_of
 from flashcore.model.suite import CudaSource
 from flashcore.model.text import count
@@ -98,11 +98,11 @@ def _told(built: Built, context: Context, seconds: float) -> StageNote:
     # Most errors are the same on every arch, and in every variant of a file.
     for alike in grouped((a.message.partition("\n")[0], a) for a in failed).values():
         names, archs = (", ".join(dict.fromkeys(getattr(a, of) for a in alike)) for of in ("variant", "arch"))
-        say(Failure(f"build: {names} for {archs} FAILED\n{alike[0].message}"))
+        say(FailureLine(f"build: {names} for {archs} FAILED\n{alike[0].message}"))
     for same in grouped(((p.variant, p.error), p) for p in unplanned).values():
         names = ", ".join(dict.fromkeys(p.shape for p in same))
         archs = ", ".join(dict.fromkeys(arch for p in same for arch in p.archs))
-        say(Failure(f"build: {same[0].variant} on {names} for {archs} FAILED: {same[0].error}"))
+        say(FailureLine(f"build: {same[0].variant} on {names} for {archs} FAILED: {same[0].error}"))
     cached = sum(a.cached for a in built.artifacts)
     compiled = sum(a.status == "ok" for a in built.artifacts) - cached
     unusable = f", {count(len(unplanned), 'launch plan')} failed" if unplanned else ""

@@ -13,7 +13,7 @@ from flashcore.chips.metric_tables import lookup
 from flashcore.machine import gpu_choice, toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.model.catalogue import CHIPS
-from flashcore.model.progress import Step
+from flashcore.model.progress import ProgressLine
 from flashcore.model.record import Built
 from flashcore.model.suite import Shape, Suite, Variant
 from flashcore.runner.problem_file import load_problem
@@ -133,7 +133,7 @@ class Context:
             first = first or now
             left = (now - first) / (done - 1) * (total - done) if done > 1 else 0.0
             remaining = f" (about {left:.0f} s left)" if left >= 1 else ""
-            self.say(Step(f"{stage} {done}/{total} {text}{remaining}", done, total))
+            self.say(ProgressLine(f"{stage} {done}/{total} {text}{remaining}", done, total))
 
         return progress
 

@@ -14,7 +14,7 @@ from flashcore.errors import CapabilityError
 from flashcore.model import plugin, suite
 from flashcore.model.case import Case
 from flashcore.model.causes import CASES_FAILED, INCAPABLE, NO_GPU
-from flashcore.model.progress import Failure
+from flashcore.model.progress import FailureLine
 from flashcore.model.record import Measured, StageNote, StageResult
 from flashcore.model.text import count
 from flashcore.stages import cases
@@ -85,14 +85,14 @@ def _run(context: Context, name: suite.Stage, measured: Measured) -> tuple[Measu
     try:
         result = STAGES[name].run(context, cases.child_cases(context, ready))
     except CapabilityError as error:
-        say(Failure(f"{name}: {error}"))
+        say(FailureLine(f"{name}: {error}"))
         if not measured.notes:
             raise
         note = StageNote(name, "failed", round(time.monotonic() - started, 3), INCAPABLE(error.what, error.hint))
         return measured.plus(StageResult((), tuple(left_out)), note), False
     failed = [o for o in result.outcomes if o.status == "failed"]
     for outcome in failed:
-        say(Failure(f"{name}: {outcome.case} FAILED: {outcome.reason}"))
+        say(FailureLine(f"{name}: {outcome.case} FAILED: {outcome.reason}"))
     seconds = time.monotonic() - started
     say(f"{name}: {len(result.outcomes) - len(failed)} ok, {len(failed)} failed in {seconds:.1f} s")
     cause = CASES_FAILED(len(failed), len(result.outcomes)) if failed else ""

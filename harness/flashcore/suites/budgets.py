@@ -68,7 +68,7 @@ def _check_limits(key: str, form: BudgetForm, mistakes: Mistakes) -> None:
 
 
 @dataclass
-class Limits:
+class DeclaredLimits:
     """Converts a manifest's budgets, waivers and gate rules, and collects the mistakes in them.
 
     Args:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from flashcore.model import plugin
 from flashcore.model.suite import GatePolicy, Suite
-from flashcore.suites.budgets import Limits
+from flashcore.suites.budgets import DeclaredLimits
 from flashcore.suites.mistakes import Mistakes
 from flashcore.suites.problems import problem, same, shape
 from flashcore.suites.schema import Manifest
@@ -33,7 +33,7 @@ def resolve(manifest: Manifest, root: Path, mistakes: Mistakes) -> Suite:
     # `archs` is the default of variants; their lists may add others.
     declared = (arch for form in manifest.variant.values() for arch in form.where.archs or ())
     archs = tuple(dict.fromkeys([*manifest.archs, *declared]))
-    limits = Limits(manifest, archs, shapes, variants, mistakes)
+    limits = DeclaredLimits(manifest, archs, shapes, variants, mistakes)
     budgets = limits.budgets()
     tables = {key: forms for key, _ in plugin.entries("tables") if (forms := getattr(manifest, key))}
     suite = Suite(

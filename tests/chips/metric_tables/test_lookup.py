@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.chips.metric_tables import lookup
-from flashcore.chips.metric_tables.lookup import Table
+from flashcore.chips.metric_tables.lookup import MetricTable
 from flashcore.errors import UsageError
 from flashcore.model.catalogue import FACTS, TENSOR_TYPES
 from tests import factory
@@ -94,7 +94,7 @@ def test_the_same_fact_has_another_name_elsewhere(chip: str, fact: str, name: st
     ],
 )
 def test_a_name_needs_a_roll_up_that_its_kind_has(metric: str, there: bool) -> None:
-    table = Table("x", {"dram__bytes_read": "Counter", "lts__throughput": "Throughput", "l2__hit": "Ratio"})
+    table = MetricTable("x", {"dram__bytes_read": "Counter", "lts__throughput": "Throughput", "l2__hit": "Ratio"})
     assert table.has(metric) is there
 
 
@@ -123,7 +123,7 @@ def test_a_chip_of_the_same_family_says_whose_list_it_shares(monkeypatch: pytest
     assert table.chip == "ga104"
     assert table.metrics == lookup.table("ga102").metrics
     assert table.source.endswith("for ga102, which has the same metrics")
-    chip_table = Table("ga104", {"sm__x": "Counter"}, "x")
+    chip_table = MetricTable("ga104", {"sm__x": "Counter"}, "x")
     (tmp_path / "ga104.txt.gz").write_bytes(gzip.compress(b"# flashcore metric table 1: ga104, by x\nsm__x Counter\n"))
     monkeypatch.setattr(lookup, "TABLES", tmp_path)
     assert lookup.table("ga104") == chip_table

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from flashcore.errors import Exit, UsageError
-from flashcore.explain.comparison import Row
+from flashcore.explain.comparison import Difference
 from flashcore.features.compare import against
-from flashcore.features.compare.against import Options
+from flashcore.features.compare.against import AgainstOptions
 from flashcore.features.compare.bench_options import as_json, as_text
 from flashcore.features.compare.match_cases import Pair
 from flashcore.machine import gpu_choice, toolchain
 from flashcore.machine.gpu import Gpu
-from flashcore.runner.journal import Result, messages
+from flashcore.runner.journal import TaskResult, messages
 from flashcore.stages.bench import time_pairs
 from flashcore.stages.bench.time_pairs import Timings
 from flashcore.stages.context import Context
@@ -47,7 +47,7 @@ def compared(variant: str = "*", say: Callable[[str], None] = lambda _: None, **
     """Runs the comparison with HEAD on the CPU; gives the exit code and its JSON."""
     settings = Settings("suite", variants=(variant,), bench=Bench(samples=30), check=Check(repeats=2))
     chosen: dict[str, Any] = {"processes": 4, "device": "cpu", **options}
-    found = against.run(settings, Options("HEAD", **chosen), say)
+    found = against.run(settings, AgainstOptions("HEAD", **chosen), say)
     print(as_text(found))
     return found.exit_code, json.loads(as_json(found))
 
@@ -77,7 +77,7 @@ def test_twice_the_work_is_slower(spin: Path, capsys: pytest.CaptureFixture[str]
 
 
 def _answered(journal: Path) -> bool:
-    return any(isinstance(message, Result) for message in messages(journal.read_bytes()))
+    return any(isinstance(message, TaskResult) for message in messages(journal.read_bytes()))
 
 
 def test_less_work_is_faster_and_a_broken_comparison_goes_on(spin: Path) -> None:
@@ -128,7 +128,7 @@ def test_the_gpu_that_times_is_leased(spin: Path, monkeypatch: pytest.MonkeyPatc
     spun(spin, 4000)
     free: list[bool] = []
 
-    def wrong(pairs: Sequence[Pair], *_: object) -> list[Row]:
+    def wrong(pairs: Sequence[Pair], *_: object) -> list[Difference]:
         free.extend(gpu_choice.is_free(uuid) for uuid in ("GPU-a", "GPU-b"))
         return [one.row("undecided", "not asked") for one in pairs]
 

@@ -12,16 +12,16 @@ import pytest
 
 from flashcore.cli.main import main
 from flashcore.errors import Exit, UsageError
-from flashcore.explain.comparison import Change, Outcome, Row
+from flashcore.explain.comparison import Change, Difference, Outcome
 from flashcore.explain.times import Speedup
 from flashcore.features.compare import bisect
-from flashcore.features.compare.against import Options
+from flashcore.features.compare.against import AgainstOptions
 from flashcore.features.compare.bisect import Bisection
 from flashcore.machine import toolchain
 from flashcore.model.case import Case
 from flashcore.model.record import CaseSubject, Facts
 from flashcore.pipeline import run as pipeline
-from flashcore.pipeline.run import Run
+from flashcore.pipeline.run import RecordedRun
 from flashcore.records import store
 from flashcore.stages.context import Context
 from flashcore.stages.settings import Bench, Check, Settings
@@ -47,7 +47,7 @@ def history(tmp_path: Path, compiler: toolchain.Nvcc, monkeypatch: pytest.Monkey
     return git(tmp_path, "log", "--reverse", "--format=%H").split()
 
 
-def counted(context: Context) -> Run:
+def counted(context: Context) -> RecordedRun:
     """A recorded run that counted the case: more bytes, and registers, in commits that double the work."""
     slow = "4000" in Path(context.suite.root, "loops.py").read_text()
     suite = factory.suite([factory.variant("spun")], [factory.shape("small")], baseline="spun")
@@ -56,12 +56,12 @@ def counted(context: Context) -> Run:
     facts = [replace(f, value=values[f.name]) if f.name in values else f for f in base.facts]
     record = replace(base, id=run_of(slow), facts=Facts(facts))
     store.write(record, folder := store.begin(Path(context.settings.profiles), record.id))
-    return Run(record, store.complete(folder), context.settings)
+    return RecordedRun(record, store.complete(folder), context.settings)
 
 
 def test_the_commit_that_doubled_the_work_is_named(history: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings("suite", variants=("spun",), shapes=("small",), bench=Bench(samples=30), check=Check(repeats=2))
-    chosen = Options(history[0], processes=4, device="cpu")
+    chosen = AgainstOptions(history[0], processes=4, device="cpu")
     result = bisect.bisect(settings, chosen, "HEAD", print)
     assert result.exit_code == Exit.OK and [*result.rows] == [7], "timed once"
     text = bisect.as_text(result)
@@ -89,8 +89,10 @@ class Written:
     def work(self, number: int) -> object | None:
         return None if number in self.broken else sum(edit <= number for edit in self.edits)
 
-    def compared(self, number: int) -> Row:
-        return Row(CASE, "undecided" if number in self.noisy else "slower" if number >= self.slow else "no difference")
+    def compared(self, number: int) -> Difference:
+        return Difference(
+            CASE, "undecided" if number in self.noisy else "slower" if number >= self.slow else "no difference"
+        )
 
     def say(self, text: str) -> None:
         pass
@@ -138,9 +140,9 @@ def test_commits_that_do_not_build_or_decide_are_left_as_candidates() -> None:
 def test_a_commit_that_may_be_as_slow_as_the_last_one_is_not_called_fast(change: float, slow: bool | None) -> None:
     """With noise of 2 %, a commit that is slower by 1.2 % may be slower by 3 % like the last one."""
 
-    def timed(outcome: Outcome, change: float) -> Row:
+    def timed(outcome: Outcome, change: float) -> Difference:
         ratio = Speedup(1 / (1 + change))
-        return Row(CASE, outcome, (Change(CASE, "isolated_p50", "us", 1, 1, outcome, "processes", ratio, 0.02),))
+        return Difference(CASE, outcome, (Change(CASE, "isolated_p50", "us", 1, 1, outcome, "processes", ratio, 0.02),))
 
     rows = {2: timed("slower", 0.03), 1: timed("no difference", change)}
     result = Bisection(Case("v", "s"), ("a", "b", "c"), ("", "", ""), 1e-3, rows)
@@ -157,4 +159,4 @@ def test_what_cannot_be_searched_is_refused(history: list[str], capsys: pytest.C
         assert main(["bisect", case, good, bad, "--suite", "suite"]) == Exit.USAGE
         assert message in capsys.readouterr().err
     with pytest.raises(UsageError, match="an ancestor, and a later commit"):
-        bisect.bisect(Settings("suite", variants=("spun",), shapes=("small",)), Options("HEAD"), "HEAD", print)
+        bisect.bisect(Settings("suite", variants=("spun",), shapes=("small",)), AgainstOptions("HEAD"), "HEAD", print)

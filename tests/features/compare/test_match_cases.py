@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.explain.comparison import Row
+from flashcore.explain.comparison import Difference
 from flashcore.features.compare import match_cases
 from flashcore.model.case import Case
 from flashcore.model.cause import Cause
@@ -68,7 +68,7 @@ ABSENT = factory.artifact("fast", "sm_90a", "unsupported", "no TMA")
 )
 def test_what_cannot_run_today(after: match_cases.BuiltSuite, outcome: str, reason: str) -> None:
     result = match_cases._pair(built(OK), after, VARIANT, [SHAPE], "main")
-    assert result == Row(CaseSubject(Case("fast", "mission")), outcome, reason=reason, shapes=("mission",))  # type: ignore[arg-type]
+    assert result == Difference(CaseSubject(Case("fast", "mission")), outcome, reason=reason, shapes=("mission",))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_what_cannot_run_today(after: match_cases.BuiltSuite, outcome: str, reas
 )
 def test_what_could_not_run_then(before: match_cases.BuiltSuite, outcome: str, reason: str) -> None:
     result = match_cases._pair(before, built(OK), VARIANT, [SHAPE], "main")
-    assert result == Row(CaseSubject(Case("fast", "mission")), outcome, reason=reason, shapes=("mission",))  # type: ignore[arg-type]
+    assert result == Difference(CaseSubject(Case("fast", "mission")), outcome, reason=reason, shapes=("mission",))  # type: ignore[arg-type]
 
 
 def test_a_reference_is_the_same_while_it_and_the_suites_python_are(monkeypatch: pytest.MonkeyPatch) -> None:

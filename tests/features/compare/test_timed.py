@@ -8,26 +8,26 @@ from typing import Any
 import pytest
 
 from flashcore.errors import Exit
-from flashcore.explain.comparison import Change, Comparison, Outcome, Row, Side
+from flashcore.explain.comparison import Change, Comparison, Difference, Outcome, Side
 from flashcore.explain.times import Speedup
 from flashcore.features.compare import against
-from flashcore.features.compare.against import Options, Timed
+from flashcore.features.compare.against import AgainstOptions, TimedBuilds
 from flashcore.features.compare.bench_options import as_text
 from flashcore.features.compare.match_cases import Pair
 from flashcore.model.case import Case
-from flashcore.model.decide import Process
+from flashcore.model.decide import ProcessTimes
 from flashcore.model.record import CaseSubject
-from flashcore.stages.bench.time_pairs import Lost, Times, Timings
+from flashcore.stages.bench.time_pairs import LostContest, Times, Timings
 from tests import factory
 
 
-def row(variant: str, outcome: Outcome, changes: Sequence[Change] = ()) -> Row:
-    return Row(CaseSubject(Case(variant, "s")), outcome, changes)
+def row(variant: str, outcome: Outcome, changes: Sequence[Change] = ()) -> Difference:
+    return Difference(CaseSubject(Case(variant, "s")), outcome, changes)
 
 
-def timed(*rows: Row, obstacle: str = "") -> Timed:
+def timed(*rows: Difference, obstacle: str = "") -> TimedBuilds:
     sides = Side("main", "toy", "NVIDIA H200", "13.0.88", "0" * 40), Side("working tree", "toy", "NVIDIA H200")
-    return Timed(Comparison(*sides, rows), Options("main"), 100, obstacle=obstacle)
+    return TimedBuilds(Comparison(*sides, rows), AgainstOptions("main"), 100, obstacle=obstacle)
 
 
 @pytest.mark.parametrize(
@@ -49,13 +49,13 @@ def test_the_exit_code(outcomes: list[Any], obstacle: str, code: Exit) -> None:
 
 
 def test_the_table_tells_the_spread_of_no_change() -> None:
-    def case(variant: str, outcome: Outcome, *processes: Process) -> Row:
+    def case(variant: str, outcome: Outcome, *processes: ProcessTimes) -> Difference:
         subject, ratio = CaseSubject(Case(variant, "s")), Speedup(10 / 10.2)
         change = Change(subject, "isolated_p50", "us", 10.0, 10.2, outcome, "processes", ratio, 0.004, processes)
         return row(variant, outcome, (change,))
 
-    slow = case("slow", "slower", Process(0.02, 0.001), Process(0.021, -0.004))
-    text = as_text(timed(case("calm", "no difference", Process(0.0, 0.002)), slow, row("old", "same code")))
+    slow = case("slow", "slower", ProcessTimes(0.02, 0.001), ProcessTimes(0.021, -0.004))
+    text = as_text(timed(case("calm", "no difference", ProcessTimes(0.0, 0.002)), slow, row("old", "same code")))
     line = next(line for line in text.splitlines() if line.startswith("slow/s"))
     assert line.split() == ["slow/s", "isolated", "10", "µs", "10.2", "µs", "0.980", "±0.40", "%", "slower"]
     assert text.index("slow/s") < text.index("calm/s") and "same code: old/s" in text
@@ -71,9 +71,15 @@ def test_of_many_cases_six_are_named() -> None:
 
 def test_a_build_that_fails_while_it_is_timed() -> None:
     times = [Times((10.0,) * 5, (10.0,) * 5, (10.0,) * 5)] * 4
-    lost = {"a/s": Lost("after", "hang?"), "b/s": Lost("again", "hang?"), "c/s": Lost("", "no memory")}
+    lost = {
+        "a/s": LostContest("after", "hang?"),
+        "b/s": LostContest("again", "hang?"),
+        "c/s": LostContest("", "no memory"),
+    }
     pairs = [Pair(v := factory.variant(name), v, factory.shape("s"), ("s",)) for name in "abcd"]
-    rows = {r.subject.variant: r for r in against._decided(pairs, Timings({"d/s": times}, lost), Options("main"))}
+    rows = {
+        r.subject.variant: r for r in against._decided(pairs, Timings({"d/s": times}, lost), AgainstOptions("main"))
+    }
     assert {name: row.outcome for name, row in rows.items()} == {
         "a": "failed", "b": "undecided", "c": "undecided", "d": "no difference"
     }  # fmt: skip

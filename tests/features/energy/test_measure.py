@@ -17,7 +17,7 @@ from flashcore.model.case import Case
 from flashcore.model.causes import INCAPABLE, Hang
 from flashcore.model.record import Facts
 from flashcore.report import roofline_page
-from flashcore.runner.journal import Result, Task
+from flashcore.runner.journal import Task, TaskResult
 from flashcore.runner.queue import Pool
 from flashcore.stages.cases import child_cases
 from tests import factory
@@ -37,12 +37,12 @@ class Answering(Pool):
     lacks = False
 
     def run(
-        self, tasks: Iterable[Task], program: Any, folder: Path, on_result: Callable[[Result], None] = print
+        self, tasks: Iterable[Task], program: Any, folder: Path, on_result: Callable[[TaskResult], None] = print
     ) -> Any:
         if self.lacks:
             raise CapabilityError("no GPU", "add one")
         names = [task.name for task in tasks]
-        results = [Result(names[0], "ok", data=ANSWER), Result(names[1], "failed", Hang(60.0))]
+        results = [TaskResult(names[0], "ok", data=ANSWER), TaskResult(names[1], "failed", Hang(60.0))]
         for result in results:
             on_result(result)
         return results

@@ -22,21 +22,21 @@ from flashcore.features.reports.activity import (
     RECORDS_DROPPED,
     Recorder,
 )
-from flashcore.features.reports.capture import Settings, capture
-from flashcore.features.reports.survey import Key, Launch
+from flashcore.features.reports.capture import CaptureSettings, capture
+from flashcore.features.reports.survey import LaunchKey, SurveyedLaunch
 from flashcore.machine import toolchain
 from flashcore.machine.ncu import find_ncu
 from flashcore.model.cause import Cause
 from tests.support.capturing import LOOP, command, measured, run
 
-Run = Callable[[str], tuple[dict[str, list[Launch]], Cause | None]]
+Run = Callable[[str], tuple[dict[str, list[SurveyedLaunch]], Cause | None]]
 
 
 @pytest.fixture
 def ran(recorder: Recorder, tmp_path: Path) -> Run:
     """Runs a script with the library; what its processes recorded."""
 
-    def start(body: str) -> tuple[dict[str, list[Launch]], Cause | None]:
+    def start(body: str) -> tuple[dict[str, list[SurveyedLaunch]], Cause | None]:
         folder = tmp_path / "launches"
         folder.mkdir()
         subprocess.run(command(body), env={**os.environ, **recorder.environment(folder)}, check=False)
@@ -45,7 +45,7 @@ def ran(recorder: Recorder, tmp_path: Path) -> Run:
     return start
 
 
-def names(launches: list[Launch]) -> list[str]:
+def names(launches: list[SurveyedLaunch]) -> list[str]:
     return [launch.key.kernel for launch in launches]
 
 
@@ -53,7 +53,7 @@ def test_a_launch_is_recorded_whole(ran: Run) -> None:
     launches, cause = ran("launch('_Z1k\\\"v', us=2.5, grid=(3, 4, 5), block=(6, 7, 8), registers=90)")
     ((launch,),) = launches.values()
     assert cause is None and launch.us == 2.5
-    assert launch.key == Key('_Z1k"v', (3, 4, 5), (6, 7, 8), ("90", "0", "0"))
+    assert launch.key == LaunchKey('_Z1k"v', (3, 4, 5), (6, 7, 8), ("90", "0", "0"))
 
 
 @pytest.mark.parametrize(
@@ -204,8 +204,8 @@ def test_on_a_gpu_cupti_and_ncu_count_the_same_launches_in_the_same_order(tmp_pa
     recorder, script = activity.recorder(), [sys.executable, "-c", TRAIN]
     assert isinstance(recorder, Recorder)
     ncu = find_ncu()
-    by_cupti = capture(script, tmp_path / "cupti", Settings(ncu=ncu, recorder=recorder))
-    by_ncu = capture(script, tmp_path / "ncu", Settings(ncu=ncu, recorder=NO_CUPTI("")))
+    by_cupti = capture(script, tmp_path / "cupti", CaptureSettings(ncu=ncu, recorder=recorder))
+    by_ncu = capture(script, tmp_path / "ncu", CaptureSettings(ncu=ncu, recorder=NO_CUPTI("")))
     assert by_cupti.by_ncu is None and not by_cupti.missed and by_cupti.runs[0].code == 0
     assert [*by_cupti.survey.launches.values()] == [*by_ncu.survey.launches.values()]
     assert {case.key for case in by_cupti.survey.cases} == {case.key for case in by_ncu.survey.cases}

@@ -16,7 +16,7 @@ from flashcore.features.reports.assemble import record_of
 from flashcore.features.reports.capture import Captured, Ran
 from flashcore.features.reports.captured import record
 from flashcore.features.reports.read import read_report
-from flashcore.features.reports.survey import TIME, Launch, select, survey
+from flashcore.features.reports.survey import TIME, SurveyedLaunch, select, survey
 from flashcore.model.causes import Hang
 from flashcore.model.record import Source
 from flashcore.pipeline import pages
@@ -31,7 +31,7 @@ def captured(tmp_path: Path) -> Captured:
     report = tmp_path / "report.ncu-rep"
     shutil.copy(RECORDED / "reports" / "app_full.ncu-rep", report)
     rows = tuple(replace(r, metrics={TIME: r.metrics[TIME]}) for r in read_report(report).results)
-    surveyed = survey(map(Launch.from_row, rows))
+    surveyed = survey(map(SurveyedLaunch.from_row, rows))
     cases = select(surveyed, 3)
     runs = (Ran("survey", 0, None, 1.0, report, rows), Ran("measure-1", 7, None, 2.0, report, rows))
     return Captured(runs, surveyed, (*cases, replace(cases[0], key=replace(cases[0].key, kernel="gone()"))), (), {})

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import CapabilityError
-from flashcore.features.reports.execution import Ended, execute
+from flashcore.features.reports.execution import Execution, execute
 from flashcore.model.causes import Hang
 from flashcore.runner.child import has_ended
 from tests.support.processes import until
@@ -20,7 +20,7 @@ from tests.support.processes import until
 
 def run(
     folder: Path, body: str, wrapper: tuple[str, ...] = (), time_limit: float = 60.0, finish_limit: float = 10.0
-) -> Ended:
+) -> Execution:
     command = [sys.executable, "-c", f"import os, signal, subprocess, sys, time\n{body}"]
     limits = {"time_limit": time_limit, "finish_limit": finish_limit}
     return execute(command, folder / "output", wrapper=wrapper, environment={"GIVEN": "1"}, **limits)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 
 from flashcore.features.reports import survey as surveys
-from flashcore.features.reports.survey import Choice, Launch, Survey, choices, pattern, select, survey
+from flashcore.features.reports.survey import Choice, Survey, SurveyedLaunch, choices, pattern, select, survey
 from flashcore.readers.ncu import raw_page
 from flashcore.readers.ncu.results import Result
 from tests.recorded import RECORDED
@@ -22,7 +22,7 @@ def row(kernel: str, us: float, block: int = 128, grid: int = 10, registers: int
 
 
 def seen(*rows: Result) -> Survey:
-    return survey(map(Launch.from_row, rows))
+    return survey(map(SurveyedLaunch.from_row, rows))
 
 
 def names(cases: Iterable[surveys.CapturedCase]) -> list[str]:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashcore.readers.ncu.numerals import convert
-from flashcore.readers.ncu.raw_page import NVTX_COLUMN, LayoutError, Table, cell, numbers_in, parse, ranges_of
+from flashcore.readers.ncu.raw_page import NVTX_COLUMN, LayoutError, RawTable, cell, numbers_in, parse, ranges_of
 from flashcore.readers.ncu.results import EXECUTED, Reading, Result
 from tests.recorded import RECORDED
 
@@ -254,7 +254,7 @@ def test_a_header_without_rows() -> None:
         assert parse(text).rows == ()
 
 
-def assert_prefix(part: Table, whole: Table) -> None:
+def assert_prefix(part: RawTable, whole: RawTable) -> None:
     assert part.rows == whole.rows[: len(part.rows)]
 
 

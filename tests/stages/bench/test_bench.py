@@ -11,7 +11,7 @@ import pytest
 from flashcore.machine import gpu_choice, toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.model.case import Case
-from flashcore.model.progress import Step
+from flashcore.model.progress import ProgressLine
 from flashcore.model.record import CaseSubject, Facts, Measured, StageNote, StageResult
 from flashcore.pipeline.opening import open_context
 from flashcore.runner.process import LocalGpu
@@ -40,7 +40,7 @@ NOTE = StageNote("bench", "ok", 1.0)
 
 def progressed(message: list[str]) -> Say:
     """Keeps the messages that are not about the progress of cases."""
-    return lambda text: None if isinstance(text, Step) else message.append(text)
+    return lambda text: None if isinstance(text, ProgressLine) else message.append(text)
 
 
 def on(folder: Path, *places: LocalGpu, say: Say = silent) -> Context:

@@ -128,7 +128,7 @@ def settled(
     times: Mapping[str, dict[str, Any]],
     empty: Series | None = None,
     state: Mapping[str, Any] | None = None,
-) -> list[case_times.Measured | CaseOutcome]:
+) -> list[case_times.TimedCase | CaseOutcome]:
     """The parent's results from a child's message with these times by variant."""
     usual = {"samples": {}, "calls": {}, "kernel_clock": {}, "kernels": 1, "copies": 0, "launches": 1}
     usual |= {"eager_calls": 1, "seconds": 1.0, "stopped": []}
@@ -137,13 +137,13 @@ def settled(
         variants=variants, failed={}, empty=empty or {}, clock="", doubt=0.5, state=state or {}
     )  # fmt: skip
     data = json.loads(json.dumps(message.to_json()))  # as it comes out of the journal
-    return [*case_times.settle(journal.Result("small", "ok", data=data), cases).values()]
+    return [*case_times.settle(journal.TaskResult("small", "ok", data=data), cases).values()]
 
 
 def facts_of(
-    cases: Sequence[KernelCall], outcomes: Sequence[case_times.Measured | CaseOutcome], baseline: str
+    cases: Sequence[KernelCall], outcomes: Sequence[case_times.TimedCase | CaseOutcome], baseline: str
 ) -> Facts:
-    measured = [o for o in outcomes if isinstance(o, case_times.Measured)]
+    measured = [o for o in outcomes if isinstance(o, case_times.TimedCase)]
     assert len(measured) == len(cases)
     return Facts(case_times._group_facts(measured, baseline))
 
@@ -226,7 +226,7 @@ def test_another_process_on_the_gpu_leaves_its_shape_unmeasured(others: int | No
     for name in names:
         (fact,) = facts.named(name)
         assert (fact.value is None) == bool(others) and ("2 other processes used the GPU" in fact.note) == bool(others)
-    assert isinstance(made, case_times.Measured) and bool(made.doubt("isolated")) == bool(others)
+    assert isinstance(made, case_times.TimedCase) and bool(made.doubt("isolated")) == bool(others)
     assert facts.named("bench_other_processes")[0].value == others
 
 
@@ -256,7 +256,7 @@ def test_two_ways_to_time_a_call_must_agree(p50: float, single: float, agree: bo
 @pytest.mark.parametrize("void", ["doubt", "void"])
 def test_samples_of_void_times_are_kept_as_measured(void: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cause = OTHER_PROCESSES(2)
-    monkeypatch.setattr(case_times.Measured, void, lambda one, *_: cause if one.case.variant == "right" else None)
+    monkeypatch.setattr(case_times.TimedCase, void, lambda one, *_: cause if one.case.variant == "right" else None)
     settings = Bench(samples=12, max_samples=20, modes=("isolated",), limits=Limits(time_limit=60.0))
     context = staged.context(tmp_path, "right", bench=settings)
     result = case_times.run(context, [case("right"), case("slower")], tmp_path)

@@ -16,7 +16,7 @@ from flashcore.runner.kernel_call import KernelCall, Operator
 from flashcore.runner.process import Limits
 from flashcore.runner.queue import Pool
 from flashcore.stages.bench import time_pairs
-from flashcore.stages.bench.time_pairs import Contest, Lost, order
+from flashcore.stages.bench.time_pairs import Contest, LostContest, order
 from flashcore.stages.settings import Bench, Check
 from tests import update_cases
 from tests.conftest import ROOT, Built
@@ -80,7 +80,7 @@ def test_what_is_slower_takes_longer(timings: time_pairs.Timings) -> None:
 def test_a_build_that_fails_costs_its_own_case_alone(timings: time_pairs.Timings) -> None:
     lost = {name.removesuffix("/small"): why for name, why in timings.lost.items()}
     assert set(lost) == {"right_raises", "right_exits", "right_hangs_late", "raises_right"}
-    assert lost["right_raises"] == Lost("after", "RuntimeError: invalid configuration argument")
+    assert lost["right_raises"] == LostContest("after", "RuntimeError: invalid configuration argument")
     assert lost["raises_right"].side == "before"
     assert lost["right_exits"].side == "after" and "exit code 9" in lost["right_exits"].reason
     assert lost["right_hangs_late"].side == "after" and "within 15 s" in lost["right_hangs_late"].reason

@@ -15,7 +15,7 @@ from flashcore.model.case import Case
 from flashcore.model.cause import as_json, from_json
 from flashcore.model.causes import MESSAGE, NOT_FINITE, WrongAnswer, WrongElements
 from flashcore.model.record import CaseOutcome, CaseSubject, Facts, StageResult
-from flashcore.runner.journal import Journal, Result, Task
+from flashcore.runner.journal import Journal, Task, TaskResult
 from flashcore.runner.kernel_call import KernelCall, Operator
 from flashcore.runner.process import Limits
 from flashcore.runner.queue import Pool
@@ -175,9 +175,11 @@ def test_an_operator_that_was_found_right_is_not_asked_again(tmp_path: Path, mon
     requested: list[str] = []
     wrong: list[str] = []
 
-    def ran(_: Pool, tasks: list[Task], *__: object) -> list[Result]:
+    def ran(_: Pool, tasks: list[Task], *__: object) -> list[TaskResult]:
         requested.extend(t.name for t in tasks if t.payload["opcheck"])
-        return [Result(t.name, "ok", None, {"complaints": wrong, "out_of_bounds": False, "worst": {}}) for t in tasks]
+        return [
+            TaskResult(t.name, "ok", None, {"complaints": wrong, "out_of_bounds": False, "worst": {}}) for t in tasks
+        ]
 
     monkeypatch.setattr(Pool, "run", ran)
     cases = [replace(case("right", s), target=Operator("r.so", "same code")) for s in ("small", "wide")]
@@ -214,16 +216,19 @@ def test_where_the_first_of_a_schema_is_wrong_the_right_ones_are_asked(
     wrong = {"one/small": "max error", "three/small": "max error", "four/small~opcheck": "torch.library.opcheck: no"}
     requested: list[str] = []
 
-    def ran(_: Pool, tasks: list[Task], *__: object) -> list[Result]:
+    def ran(_: Pool, tasks: list[Task], *__: object) -> list[TaskResult]:
         requested.extend(t.name for t in tasks if t.payload["opcheck"])
         bad = [
-            Result(t.name, status, MESSAGE("why"), {"complaints": [wrong[t.name]], "out_of_bounds": False, "worst": {}})
+            TaskResult(
+                t.name, status, MESSAGE("why"), {"complaints": [wrong[t.name]], "out_of_bounds": False, "worst": {}}
+            )
             for t in tasks
             if t.name in wrong
         ]
         by_name = {r.name: r for r in bad}
         return [
-            by_name.get(t.name) or Result(t.name, "ok", None, {"complaints": [], "out_of_bounds": False, "worst": {}})
+            by_name.get(t.name)
+            or TaskResult(t.name, "ok", None, {"complaints": [], "out_of_bounds": False, "worst": {}})
             for t in tasks
         ]
 
@@ -290,9 +295,9 @@ def test_what_is_wrong_with_a_tensor_written_in_place_is_told(updates: StageResu
 class Asked(Pool):
     """Runs nothing, and keeps the tasks."""
 
-    def run(self, tasks: Iterable[Task], *_: object, **__: object) -> list[Result]:
+    def run(self, tasks: Iterable[Task], *_: object, **__: object) -> list[TaskResult]:
         self.tasks = list(tasks)
-        return [Result(task.name, "failed", MESSAGE("not run")) for task in self.tasks]
+        return [TaskResult(task.name, "failed", MESSAGE("not run")) for task in self.tasks]
 
 
 @pytest.mark.parametrize(("shapes", "groups"), [(1, 2), (6, 6)])

@@ -14,7 +14,7 @@ from flashcore.errors import CapabilityError
 from flashcore.machine.gpu import Gpu
 from flashcore.model.causes import Hang
 from flashcore.model.record import Source, StageResult
-from flashcore.runner.journal import Result, Task
+from flashcore.runner.journal import Task, TaskResult
 from flashcore.runner.queue import Pool
 from flashcore.stages.cases import child_cases
 from flashcore.stages.compiling import compile_all
@@ -24,7 +24,7 @@ from flashcore.stages.settings import Settings
 from tests.conftest import TOY, Built
 
 GPU = Gpu("NVIDIA H200", (9, 0), 132, 1 << 37, 60 << 20, 1980.0, "580.65")
-Answer = Callable[[Task], Result]
+Answer = Callable[[Task], TaskResult]
 
 
 class Answering(Pool):
@@ -32,7 +32,7 @@ class Answering(Pool):
 
     answer: Answer
 
-    def run(self, tasks: Any, *_: object, **__: object) -> list[Result]:
+    def run(self, tasks: Any, *_: object, **__: object) -> list[TaskResult]:
         return [self.answer(task) for task in tasks]
 
 
@@ -63,7 +63,7 @@ def count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toy: Built) -> Callab
 
 def launched(*kernels: dict[str, float]) -> Answer:
     refused = {"launch__registers_per_thread": "CUPTI has no such metric"}
-    return lambda task: Result(task.name, "ok", data={"launches": kernels, "refused": refused}, seconds=0.5)
+    return lambda task: TaskResult(task.name, "ok", data={"launches": kernels, "refused": refused}, seconds=0.5)
 
 
 def values(result: StageResult, name: str) -> Sequence[Any]:
@@ -90,10 +90,12 @@ def test_what_cannot_be_counted_is_left_to_ncu(count: Callable[[Answer], StageRe
         count(launched({}, {}))
     with pytest.raises(CapabilityError, match="cuptiProfilerInitialize"):
         count(
-            lambda task: Result(task.name, "ok", data={"lacks": ["cuptiProfilerInitialize: no permission", "a hint"]})
+            lambda task: TaskResult(
+                task.name, "ok", data={"lacks": ["cuptiProfilerInitialize: no permission", "a hint"]}
+            )
         )
 
 
 def test_a_call_that_hangs_is_unmeasured_with_its_cause(count: Callable[[Answer], StageResult]) -> None:
-    result = count(lambda task: Result(task.name, "failed", Hang(10.0, "counted call")))
+    result = count(lambda task: TaskResult(task.name, "failed", Hang(10.0, "counted call")))
     assert [o.status for o in result.outcomes] == ["failed"] and all(f.value is None for f in result.facts)

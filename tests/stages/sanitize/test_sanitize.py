@@ -23,7 +23,7 @@ from flashcore.runner.kernel_call import KernelCall
 from flashcore.stages.context import Context
 from flashcore.stages.gpu_stages import measure
 from flashcore.stages.sanitize import sanitize
-from flashcore.stages.sanitize.sanitize import Report, parse
+from flashcore.stages.sanitize.sanitize import SanitizerReport, parse
 from flashcore.stages.settings import Sanitize, Settings
 from tests import factory
 from tests.conftest import ROOT, TESTS, flashcore
@@ -257,16 +257,16 @@ def test_without_the_tool_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch,
 
 def test_counts_are_read_as_the_tool_writes_them() -> None:
     head = "========= COMPUTE-SANITIZER\n"
-    assert parse(head + "========= ERROR SUMMARY: 0 errors\n", "memcheck") == Report(0)
+    assert parse(head + "========= ERROR SUMMARY: 0 errors\n", "memcheck") == SanitizerReport(0)
     many = (
         head
         + "========= Invalid __shared__ read of size 2 bytes\n=========     at k+0x10\n"
         + "========= ERROR SUMMARY: 1,234 errors\n"
         + "========= ERROR SUMMARY: 1134 errors were not printed. Use --print-limit option to adjust\n"
     )
-    assert parse(many, "memcheck") == Report(1234, 0, "Invalid __shared__ read of size 2 bytes at k+0x10")
+    assert parse(many, "memcheck") == SanitizerReport(1234, 0, "Invalid __shared__ read of size 2 bytes at k+0x10")
     one = head + "========= RACECHECK SUMMARY: 1 hazard displayed (0 errors, 1 warning)\n"
-    assert parse(one, "racecheck") == Report(0, 1)
+    assert parse(one, "racecheck") == SanitizerReport(0, 1)
     assert isinstance(parse(one, "memcheck"), str), "a count of the other tool is none"
     silent = parse(
         head + "========= Error: Target application terminated before first instrumented API call\n", "memcheck"

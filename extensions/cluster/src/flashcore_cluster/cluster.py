@@ -32,7 +32,7 @@ from flashcore.errors import CapabilityError, Exit, UsageError
 from flashcore.machine import gpu_choice
 from flashcore.machine.gpu import Gpu, uuids
 from flashcore.model.causes import NeverBegan
-from flashcore.runner.journal import Result, Share, Started, Task, messages, next_number, unwritable
+from flashcore.runner.journal import Share, Started, Task, TaskResult, messages, next_number, unwritable
 from flashcore.runner.process import Child, LocalGpu, Program
 from flashcore.runner.queue import Pool
 
@@ -148,7 +148,7 @@ class RayGpu:
 def _is_hosts_own(line: bytes) -> bool:
     """Whether a line of the supervisor there is about that host rather than about a task."""
     return any(
-        isinstance(message, Started) or (isinstance(message, Result) and isinstance(message.cause, NeverBegan))
+        isinstance(message, Started) or (isinstance(message, TaskResult) and isinstance(message.cause, NeverBegan))
         for message in messages(line)
     )
 
@@ -171,8 +171,8 @@ class _RemoteChild(Child):
         with contextlib.suppress(ray.exceptions.RayError):
             self._stream = run.remote(tasks, replace(self.program, children=1), sent)
 
-    def poll(self) -> list[Result]:
-        results: list[Result] = []
+    def poll(self) -> list[TaskResult]:
+        results: list[TaskResult] = []
         try:
             if self._stream is None:
                 raise ray.exceptions.RayError("it could not be asked")
@@ -193,7 +193,7 @@ class _RemoteChild(Child):
         self.ended = self.ended or bool(self.lost)
         return results
 
-    def _receive(self, name: str, content: Any) -> list[Result]:
+    def _receive(self, name: str, content: Any) -> list[TaskResult]:
         """The answers in an addition to a file there; or what ended the work, which has no name."""
         if name == "":
             if content[0] == Exit.INCAPABLE:
@@ -314,7 +314,7 @@ class _Actor:
         there = [replace(t, payload=_incoming(t.payload, sent)) for t in tasks]
         errors: list[tuple[int, str, str]] = []
 
-        def tell(result: Result) -> None:
+        def tell(result: TaskResult) -> None:
             if isinstance(result.cause, NeverBegan):  # caused by this host, not by the task
                 raise CapabilityError(result.reason, "see that flashcore's extra `run` is installed there")
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from flashcore.errors import FlashcoreError
 from flashcore.explain import comparison
-from flashcore.explain.comparison import Change, Comparison, Row, Side
+from flashcore.explain.comparison import Change, Comparison, Difference, Side
 from flashcore.explain.times import Speedup
 from flashcore.model.case import Case
 from flashcore.model.files import write_atomically
@@ -83,16 +83,16 @@ def finals(record: Record, grid: Grid, entrants: Shortlist, modes: Mapping[str, 
     if reference in failed:
         raise FlashcoreError(f"{reference}: expected a variant that is right, found: {failed[reference]}")
 
-    def final(index: int, shape: str, mode: str) -> Row:
+    def final(index: int, shape: str, mode: str) -> Difference:
         name, text = grid.name(index), grid.text(index)
         before, after = (record.samples.get((Case(v, shape), mode), ()) for v in (reference, name))
         subject = CaseSubject(Case(name, shape))
         if name in failed or not before or not after:
-            return Row(subject, "failed", reason=f"not timed: {failed.get(name, 'the timing is void')}")
+            return Difference(subject, "failed", reason=f"not timed: {failed.get(name, 'the timing is void')}")
         of = ratio(before, after)
         speedup, outcome = Speedup(of.value, of.low, of.high), judged(of.low, of.high)
         change = Change(subject, f"{mode}_p50", "us", median(before), median(after), outcome, "one run", speedup)
-        return Row(subject, outcome, (change,), text)
+        return Difference(subject, outcome, (change,), text)
 
     side = Side.of(record)
     rows = [final(index, shape, mode) for index in entrants.points for shape, mode in modes.items()]
@@ -106,7 +106,7 @@ def judged(low: float, high: float) -> comparison.Outcome:
     return "no difference" if low > 1 - EFFECT and high < 1 + EFFECT else "undecided"
 
 
-def winner(finals: Comparison, first: str) -> Row | None:
+def winner(finals: Comparison, first: str) -> Difference | None:
     """Returns the finalist that is faster by most at the first shape and not slower by 1 % at any; ``None`` without
     one."""
     unsafe = {
@@ -137,7 +137,7 @@ class Offer(NamedTuple):
         write_atomically(self.file, self.after.encode())
 
 
-def offer(suite: Suite, grid: Grid, entrants: Shortlist, winner: Row, study: str) -> Offer:
+def offer(suite: Suite, grid: Grid, entrants: Shortlist, winner: Difference, study: str) -> Offer:
     """Returns the winner as a new variant at the end of the suite's manifest. ``study`` is the study's name."""
     import tomlkit  # only a proved winner needs it
 

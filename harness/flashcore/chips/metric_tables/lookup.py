@@ -48,7 +48,7 @@ _ROLLUPS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class MetricTable:
     """The hardware metrics of one chip: name → kind (Counter, Ratio or Throughput), and their source."""
 
     chip: str
@@ -70,23 +70,23 @@ def chips() -> list[str]:
     return sorted(files | {chip for chip, other in SAME_LIST.items() if other in files})
 
 
-def table(chip: str) -> Table:
+def table(chip: str) -> MetricTable:
     """The table of a chip of :func:`chips`."""
     path = TABLES / f"{chip}{SUFFIX}"
     if not path.is_file():
         other = table(SAME_LIST[chip])
-        return Table(chip, other.metrics, f"{other.source} for {other.chip}, which has the same metrics")
+        return MetricTable(chip, other.metrics, f"{other.source} for {other.chip}, which has the same metrics")
     header, *rows = gzip.decompress(path.read_bytes()).decode().splitlines()
-    return Table(chip, dict(row.split(" ") for row in rows), header.partition(", by ")[2])
+    return MetricTable(chip, dict(row.split(" ") for row in rows), header.partition(", by ")[2])
 
 
-def lacking(chip_table: Table) -> dict[str, str]:
+def lacking(chip_table: MetricTable) -> dict[str, str]:
     """The facts of counters that this chip cannot measure, each with the reason."""
     specs = (s for s in FACTS.values() if s.tier == "counters" and s.group not in GROUP_STAGE)
     return {spec.name: why for spec in specs if (why := _lacks(chip_table, spec))}
 
 
-def _lacks(chip_table: Table, spec: FactSpec) -> str:
+def _lacks(chip_table: MetricTable, spec: FactSpec) -> str:
     if spec.ncu is None:  # computed from other facts
         return ""
     name = spec.ncu_name(chip_table.chip)
@@ -96,7 +96,7 @@ def _lacks(chip_table: Table, spec: FactSpec) -> str:
     return next((f"{chip_table.chip} has no {metric}" for metric in missing), "")
 
 
-def require_budgets(suite: Suite, chip_table: Table, arch: str, gpu: str) -> None:
+def require_budgets(suite: Suite, chip_table: MetricTable, arch: str, gpu: str) -> None:
     """Refuses a suite with limits on facts that this GPU cannot measure: its gate could only exit 3.
 
     Raises:

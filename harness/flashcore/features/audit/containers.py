@@ -67,7 +67,7 @@ Buffer = bytes | _Mapped
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class DeviceCode:
     """Device code.
 
     Args:
@@ -99,7 +99,7 @@ class _Room:
         return None
 
 
-def read(path: Path) -> Iterator[Code]:
+def read(path: Path) -> Iterator[DeviceCode]:
     """The device code of a file or folder.
 
     Raises:
@@ -116,7 +116,7 @@ def read(path: Path) -> Iterator[Code]:
         raise UsageError(f"{path}: expected a file or folder with CUDA code, found neither")
 
 
-def _file(path: Path, name: str, *, listed: bool = False) -> Iterator[Code]:
+def _file(path: Path, name: str, *, listed: bool = False) -> Iterator[DeviceCode]:
     """The code of a file.
 
     Args:
@@ -129,9 +129,9 @@ def _file(path: Path, name: str, *, listed: bool = False) -> Iterator[Code]:
             for codes, code in enumerate(_content(data, name, path.parent, room, is_code=listed), 1):  # noqa: B007
                 yield code
             if listed and not codes:
-                yield Code(name, NO_DEVICE_CODE())
+                yield DeviceCode(name, NO_DEVICE_CODE())
     except Exception as error:
-        yield Code(name, _cause(error))
+        yield DeviceCode(name, _cause(error))
 
 
 def _cause(error: Exception) -> Cause:
@@ -153,7 +153,7 @@ def _mapped(path: Path) -> Iterator[Buffer]:
 
 def _content(
     data: Buffer, name: str, folder: Path | None, room: _Room, depth: int = 0, *, is_code: bool = False
-) -> Iterator[Code]:
+) -> Iterator[DeviceCode]:
     """The code in a file's content.
 
     Args:
@@ -174,9 +174,9 @@ def _content(
     elif opener := next((opener for start, opener in _PACKED.items() if magic.startswith(start)), None):
         yield from _member(lambda: opener(_stream(data)), name.rpartition(".")[0] or name, room, depth, is_code=True)
     elif other := next((other for start, other in _OTHERS.items() if magic.startswith(start)), None):
-        yield Code(name, NOT_READ(other))
+        yield DeviceCode(name, NOT_READ(other))
     elif target := _TARGET.search(data[: 1 << 16].partition(b"\0")[0]):
-        yield Code(name, room.refusal(len(data)) or data[:], "", "ptx", target[1].decode())
+        yield DeviceCode(name, room.refusal(len(data)) or data[:], "", "ptx", target[1].decode())
     elif is_code or magic.startswith((_ELF, _FATBIN, *_WINDOWS)):
         # In a linked Windows program, relocatable code is part of the linked code.
         is_linked = magic.startswith(b"MZ")
@@ -185,7 +185,7 @@ def _content(
                 yield code
 
 
-def _elf(data: Buffer, name: str, room: _Room) -> Iterator[Code]:
+def _elf(data: Buffer, name: str, room: _Room) -> Iterator[DeviceCode]:
     """The code in a host program's sections, since some libraries have no separate section for it."""
     linked = False
     # Relocatable code next to linked code is part of it, and its resources are not final.
@@ -196,7 +196,7 @@ def _elf(data: Buffer, name: str, room: _Room) -> Iterator[Code]:
                 yield code
 
 
-def _embedded(data: Buffer, name: str, section: str, at: int, end: int, room: _Room) -> Iterator[Code]:
+def _embedded(data: Buffer, name: str, section: str, at: int, end: int, room: _Room) -> Iterator[DeviceCode]:
     """The cubins and the entries of the fatbins between two offsets; padding or other data separates them."""
     while match := _EMBEDDED.search(data, at, max(end - _HEADER.size, at)):
         start, at = match.span()
@@ -210,13 +210,13 @@ def _embedded(data: Buffer, name: str, section: str, at: int, end: int, room: _R
             continue  # the same bytes in other data
         place, at = f"{section}+{start:#x}", start + size
         if at > end:
-            yield Code(name, DAMAGED(f"{size} bytes, of which {end - start} left"), place)
+            yield DeviceCode(name, DAMAGED(f"{size} bytes, of which {end - start} left"), place)
             return
         if is_fatbin:
             yield from _entries(data, name, section, start + _HEADER.size, at, room)
         else:
             content = room.refusal(size) or data[start:at]
-            yield Code(name, content, place, arch="" if isinstance(content, Cause) else arch_of(content))
+            yield DeviceCode(name, content, place, arch="" if isinstance(content, Cause) else arch_of(content))
 
 
 def _elf_size(data: Buffer, at: int) -> int:
@@ -228,13 +228,13 @@ def _elf_size(data: Buffer, at: int) -> int:
     return int(max(programs + 56 * program_count, sections + 64 * section_count, *contents))
 
 
-def _entries(data: Buffer, name: str, section: str, entry: int, end: int, room: _Room) -> Iterator[Code]:
+def _entries(data: Buffer, name: str, section: str, entry: int, end: int, room: _Room) -> Iterator[DeviceCode]:
     while entry + _ENTRY.size <= end:
         place = f"{section}+{entry:#x}"
         kind, _, header, size, packed, _, _, _, sm, _, _, flags, _, unpacked = _ENTRY.unpack_from(data, entry)
         start, entry = entry + header, entry + header + size
         if entry > end or header < _ENTRY.size or packed > size:
-            yield Code(name, DAMAGED(f"an entry of {size} bytes that would be longer"), place)
+            yield DeviceCode(name, DAMAGED(f"an entry of {size} bytes that would be longer"), place)
             return
         arch = f"sm_{sm}" + ("a" if flags & _SPECIFIC else "f" if flags & _FAMILY else "")
         content: bytes | Cause = b""
@@ -243,7 +243,7 @@ def _entries(data: Buffer, name: str, section: str, entry: int, end: int, room: 
         elif _KINDS[kind] != "lto":
             code = data[start : start + (packed or size)]
             content = room.refusal(max(size, unpacked)) or _unpacked(code, flags, unpacked)
-        yield Code(name, content, place, _KINDS.get(kind, "cubin"), arch)
+        yield DeviceCode(name, content, place, _KINDS.get(kind, "cubin"), arch)
 
 
 def _unpacked(data: bytes, flags: int, size: int) -> bytes | Cause:
@@ -283,13 +283,13 @@ def _stream(data: Buffer) -> IO[bytes]:
     return cast("IO[bytes]", data) if isinstance(data, _Mapped) else io.BytesIO(data)
 
 
-def _zip(data: Buffer, name: str, room: _Room, depth: int) -> Iterator[Code]:
+def _zip(data: Buffer, name: str, room: _Room, depth: int) -> Iterator[DeviceCode]:
     with zipfile.ZipFile(_stream(data)) as archive:
         for info in archive.infolist():
             yield from _member(lambda: archive.open(info), f"{name}!{info.filename}", room, depth)  # noqa: B023
 
 
-def _tar(data: Buffer, name: str, room: _Room, depth: int) -> Iterator[Code]:
+def _tar(data: Buffer, name: str, room: _Room, depth: int) -> Iterator[DeviceCode]:
     with tarfile.open(fileobj=_stream(data), mode="r:") as archive:
         for info in archive:
             if info.isfile():
@@ -298,7 +298,9 @@ def _tar(data: Buffer, name: str, room: _Room, depth: int) -> Iterator[Code]:
             raise ValueError("the archive has no end")
 
 
-def _member(opener: Callable[[], Any], file: str, room: _Room, depth: int, *, is_code: bool = False) -> Iterator[Code]:
+def _member(
+    opener: Callable[[], Any], file: str, room: _Room, depth: int, *, is_code: bool = False
+) -> Iterator[DeviceCode]:
     """The code in a member of an archive; it is copied only if its beginning is that of a known format."""
     try:
         with opener() as stream, tempfile.NamedTemporaryFile(prefix="flashcore-audit-") as copy:
@@ -307,7 +309,7 @@ def _member(opener: Callable[[], Any], file: str, room: _Room, depth: int, *, is
                 return
             while part:
                 if refusal := room.refusal(len(part), room.left):
-                    yield Code(file, refusal)
+                    yield DeviceCode(file, refusal)
                     return
                 copy.write(part)
                 part = stream.read(1 << 20)
@@ -315,10 +317,10 @@ def _member(opener: Callable[[], Any], file: str, room: _Room, depth: int, *, is
             with _mapped(Path(copy.name)) as content:
                 yield from _content(content, file, None, room, depth + 1, is_code=is_code)
     except Exception as error:
-        yield Code(file, _cause(error))
+        yield DeviceCode(file, _cause(error))
 
 
-def _archive(data: Buffer, name: str, folder: Path | None, room: _Room, depth: int) -> Iterator[Code]:
+def _archive(data: Buffer, name: str, folder: Path | None, room: _Room, depth: int) -> Iterator[DeviceCode]:
     """The members of a static library; a thin one's are files next to it."""
     at, long_names = len(_AR), b""
     while at + 60 <= len(data):

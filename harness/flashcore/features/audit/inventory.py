@@ -28,7 +28,7 @@ from flashcore.records.names import slug
 _TAGS = re.compile(r"(-[0-9a-f]{8})?(\.c(python-|p\d)[\w-]+|\.abi3)?\.(so[.\d]*|pyd|dll)$")
 
 
-class Kernel(NamedTuple):
+class AuditedKernel(NamedTuple):
     """A kernel of one file and arch.
 
     ``name`` is unique in the file. ``disassembled`` is the code of its cubin, if requested. ``spills`` are bytes of
@@ -68,7 +68,7 @@ class Inventory:
     selected: Sequence[str]
     decisions: sass.Decisions
     files: dict[str, str] = field(default_factory=dict)
-    kernels: list[Kernel] = field(default_factory=list)
+    kernels: list[AuditedKernel] = field(default_factory=list)
     later: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     unread: list[Unread] = field(default_factory=list)
     codes: dict[tuple[str, str], list[str]] = field(default_factory=dict)
@@ -110,7 +110,7 @@ def inventory(
     by_variant = grouped((kernel.variant, kernel.content.name) for kernel in result.kernels)
     names = {variant: distinct(mangled) for variant, mangled in by_variant.items()}
 
-    def shown(kernel: Kernel) -> str:
+    def shown(kernel: AuditedKernel) -> str:
         mangled = kernel.content.name
         return names[kernel.variant][mangled] + kernel.name.removeprefix(mangled)
 
@@ -127,7 +127,9 @@ def _variant(file: str, taken: Iterable[str]) -> str:
     return numbered
 
 
-def _add(result: Inventory, variant: str, code: containers.Code, seen: dict[tuple[str, str, str], list[str]]) -> None:
+def _add(
+    result: Inventory, variant: str, code: containers.DeviceCode, seen: dict[tuple[str, str, str], list[str]]
+) -> None:
     if isinstance(code.content, Cause):
         result.unread.append(Unread(variant, code.arch, code.place, code.content))
         return
@@ -149,7 +151,7 @@ def _add(result: Inventory, variant: str, code: containers.Code, seen: dict[tupl
             continue  # instantiated in several objects
         same.append(kernel.code)
         name = f"{kernel.name}@{len(same)}" if len(same) > 1 else kernel.name
-        result.kernels.append(Kernel(variant, code.arch, name, kernel, _spills(kernel), disassembled))
+        result.kernels.append(AuditedKernel(variant, code.arch, name, kernel, _spills(kernel), disassembled))
 
 
 def _spills(kernel: cubin.Kernel) -> tuple[int, int] | Cause:
@@ -161,7 +163,7 @@ def _spills(kernel: cubin.Kernel) -> tuple[int, int] | Cause:
 _ERROR = re.compile(r"(line \d+; )?(error|fatal) *:.*")
 
 
-def _codes(path: Path, archs: Sequence[str]) -> Iterator[containers.Code]:
+def _codes(path: Path, archs: Sequence[str]) -> Iterator[containers.DeviceCode]:
     """Reads a file's code; compiles PTX for each of ``archs``, if any."""
     for code in containers.read(path):
         if archs and code.kind == "ptx" and isinstance(code.content, bytes):

@@ -13,7 +13,7 @@ from pydantic import Field
 from flashcore.errors import ManifestError
 from flashcore.model.catalogue import DECISION
 from flashcore.model.suite import Decision, GatePolicy, GateRule, Suite
-from flashcore.suites.budgets import Limits, decision_of, parsed
+from flashcore.suites.budgets import DeclaredLimits, decision_of, parsed
 from flashcore.suites.mistakes import Mistakes
 from flashcore.suites.schema import BudgetForm, Form, GateForm, Manifest, Text, WaiverForm
 
@@ -79,7 +79,7 @@ def limited(
     ]
     mistakes = Mistakes()
     manifest = Manifest.model_construct(budget=[*form.budget, *everywhere], waiver=form.waiver, gate=form, documents={})
-    limits = Limits(manifest, suite.archs, suite.shapes, suite.variants, mistakes)
+    limits = DeclaredLimits(manifest, suite.archs, suite.shapes, suite.variants, mistakes)
     budgets = limits.budgets()
     waivers = limits.waivers(budgets)
     excepted = mistakes.check_globs("except", (*form.exceptions, *options.exceptions), kernels, "kernel")

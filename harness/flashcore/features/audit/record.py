@@ -13,7 +13,7 @@ from flashcore import __version__
 from flashcore.chips import devices, occupancy
 from flashcore.errors import UsageError
 from flashcore.features.audit import sass
-from flashcore.features.audit.inventory import Inventory, Kernel
+from flashcore.features.audit.inventory import AuditedKernel, Inventory
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import Cause, Detail
@@ -117,7 +117,7 @@ def facts(inventory: Inventory, block: int | None = None) -> Iterator[Fact]:
             yield _fact(subject, name, None, one.cause)
 
 
-def _facts(kernel: Kernel, block: int | None, decisions: sass.Decisions) -> Iterator[Fact]:
+def _facts(kernel: AuditedKernel, block: int | None, decisions: sass.Decisions) -> Iterator[Fact]:
     subject, content, spills = (
         CodeSubject(kernel.variant, kernel.arch, kernel=kernel.name),
         kernel.content,

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from flashcore.errors import Exit, ManifestError, UsageError
 from flashcore.explain import comparison
-from flashcore.explain.comparison import Change, Comparison, Row
+from flashcore.explain.comparison import Change, Comparison, Difference
 from flashcore.explain.times import Speedup
 from flashcore.features.compare.match_cases import BuiltSuite, Pair, pair, python_of
 from flashcore.machine import gpu_choice
@@ -42,7 +42,7 @@ _FOLDER = "against"  # beside the builds of revisions
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class AgainstOptions:
     """The user's choices besides the cases.
 
     Args:
@@ -71,7 +71,7 @@ class Options:
             raise UsageError(f"--effect {100 * self.effect:g}: expected percent, from 0 to less than 100")
 
 
-class Timed(NamedTuple):
+class TimedBuilds(NamedTuple):
     """The present tree compared with a revision, by the processes that timed both.
 
     Args:
@@ -81,7 +81,7 @@ class Timed(NamedTuple):
     """
 
     comparison: Comparison
-    options: Options
+    options: AgainstOptions
     rounds: int
     throttle: Sequence[str] = ()
     obstacle: str = ""
@@ -102,7 +102,7 @@ class Timed(NamedTuple):
         return {subject: max(abs(math.expm1(p.null)) for p in of) for subject, of in changes if of}
 
 
-def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Timed:
+def run(settings: Settings, options: AgainstOptions, say: Callable[[str], None]) -> TimedBuilds:
     """Compares the present tree with the revision of the options; see :func:`compared`.
 
     Raises:
@@ -123,7 +123,7 @@ def built(settings: Settings, say: Callable[[str], None]) -> BuiltSuite:
     return BuiltSuite(job, compile_all(job))
 
 
-def compared(root: Path, after: BuiltSuite, commit: str, options: Options) -> Timed:
+def compared(root: Path, after: BuiltSuite, commit: str, options: AgainstOptions) -> TimedBuilds:
     """Builds the suite that ``root`` has as it was in ``commit``, checks and times both, and decides."""
     job = after.job
     try:
@@ -146,12 +146,12 @@ def compared(root: Path, after: BuiltSuite, commit: str, options: Options) -> Ti
         comparison.Side("working tree", suite, gpu, after.built.nvcc),
     )
     rounds = job.settings.bench.samples
-    return Timed(Comparison(*sides, rows), options, rounds, sorted(timings.throttle), obstacle)
+    return TimedBuilds(Comparison(*sides, rows), options, rounds, sorted(timings.throttle), obstacle)
 
 
 def _timed(
-    before: BuiltSuite, after: BuiltSuite, pairs: Sequence[Pair], options: Options
-) -> tuple[list[Row], time_pairs.Timings]:
+    before: BuiltSuite, after: BuiltSuite, pairs: Sequence[Pair], options: AgainstOptions
+) -> tuple[list[Difference], time_pairs.Timings]:
     """The cases in which a build is wrong, and the times of the others."""
     say = after.job.say
     with (
@@ -204,7 +204,9 @@ def _folder(after: BuiltSuite, before: BuiltSuite, pairs: Sequence[Pair], *, res
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _wrong(pairs: Sequence[Pair], contests: Sequence[time_pairs.Contest], job: Context, revision: str) -> list[Row]:
+def _wrong(
+    pairs: Sequence[Pair], contests: Sequence[time_pairs.Contest], job: Context, revision: str
+) -> list[Difference]:
     """Checks both builds, each against its own suite; returns the cases in which one is wrong."""
     cases = [case for c in contests for case in (c.after, c.before)]
     outcomes = zip(cases, check.run(job, cases).outcomes, strict=True)
@@ -218,7 +220,7 @@ def _wrong(pairs: Sequence[Pair], contests: Sequence[time_pairs.Contest], job: C
     return rows
 
 
-def _decided(pairs: Sequence[Pair], timings: time_pairs.Timings, options: Options) -> Iterator[Row]:
+def _decided(pairs: Sequence[Pair], timings: time_pairs.Timings, options: AgainstOptions) -> Iterator[Difference]:
     """The timed cases, decided all together, and the cases whose timing failed."""
     cases = timings.processes
     decisions = decide.decide(cases, alpha=options.alpha, effect=options.effect)

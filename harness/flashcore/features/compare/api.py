@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from flashcore import frames
 from flashcore.api import recorded
 from flashcore.explain import compare_records
-from flashcore.explain.comparison import Change, Row
+from flashcore.explain.comparison import Change, Difference
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -39,7 +39,7 @@ def compare(a: Run, b: Run) -> ComparedRuns:
     comparison = compare_records.compare(recorded(a), recorded(b))
     return ComparedRuns(
         comparison.summary,
-        frames.frame(Row, comparison.cases),
+        frames.frame(Difference, comparison.cases),
         frames.frame(Change, [change for row in comparison.rows for change in row.changes]),
         tuple(comparison.notes),
     )

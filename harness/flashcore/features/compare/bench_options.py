@@ -28,12 +28,12 @@ def add_decision(parser: argparse.ArgumentParser, scope: str) -> None:
     add("--effect", type=float, metavar="PCT", help=text)
 
 
-def chosen(arguments: argparse.Namespace, revision: str) -> against.Options:
+def chosen(arguments: argparse.Namespace, revision: str) -> against.AgainstOptions:
     """The options of a comparison with a revision."""
     given = {name: value for name in _DECISION if (value := getattr(arguments, name)) is not None}
     if "effect" in given:
         given["effect"] /= 100
-    return against.Options(revision, resume=getattr(arguments, "resume", False), **given)
+    return against.AgainstOptions(revision, resume=getattr(arguments, "resume", False), **given)
 
 
 def run(arguments: argparse.Namespace) -> int | None:
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int | None:
     return result.exit_code
 
 
-def as_text(result: against.Timed) -> str:
+def as_text(result: against.TimedBuilds) -> str:
     """The cases, the spread of no change, and the outcome."""
     lines = [comparison.as_text(result.comparison, every=True), ""]
     if nulls := result.unchanged:
@@ -77,7 +77,7 @@ def as_text(result: against.Timed) -> str:
     return "\n".join([*lines, f"against {outcome}: {result.comparison.summary} (exit {int(result.exit_code)})"])
 
 
-def as_json(result: against.Timed) -> str:
+def as_json(result: against.TimedBuilds) -> str:
     """The comparison, with the test's parameters, why nothing was timed if so, and the outcome."""
     outcomes = {Exit.OK: "passed", Exit.FAILED: "failed", Exit.UNMEASURED: "undecided"}
     return comparison.as_json(

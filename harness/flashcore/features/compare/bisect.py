@@ -14,7 +14,7 @@ from typing import Any
 from flashcore.cli import options, output, progress
 from flashcore.errors import Exit, FlashcoreError, UsageError
 from flashcore.explain import compare_records
-from flashcore.explain.comparison import Change, Row, row_data
+from flashcore.explain.comparison import Change, Difference, row_data
 from flashcore.features.compare import against, bench_options
 from flashcore.features.compare.match_cases import BuiltSuite, work_of
 from flashcore.machine import git
@@ -71,7 +71,7 @@ class Bisection:
     commits: Sequence[str]
     subjects: Sequence[str]
     alpha: float
-    rows: dict[int, Row] = field(default_factory=dict)
+    rows: dict[int, Difference] = field(default_factory=dict)
     good: int = 0
     bad: int = 0
     changes: Sequence[str] | None = None
@@ -94,7 +94,7 @@ class Bisection:
         return False if slower > row.lead.noise else None  # None: it may be as slow as the last commit
 
 
-def bisect(settings: Settings, chosen: against.Options, bad: str, say: Callable[[str], None]) -> Bisection:
+def bisect(settings: Settings, chosen: against.AgainstOptions, bad: str, say: Callable[[str], None]) -> Bisection:
     """Bisects the case of the settings between ``chosen.revision`` and ``bad``.
 
     Raises:
@@ -156,7 +156,7 @@ class Commits:
     """Builds, times and profiles the case of the settings in commits, by number; ``checkouts`` has their files."""
 
     settings: Settings
-    chosen: against.Options
+    chosen: against.AgainstOptions
     commits: Sequence[str]
     say: Callable[[str], None]
     checkouts: ExitStack
@@ -182,11 +182,11 @@ class Commits:
         suite, (variant,), (shape,) = side.job.suite, self.settings.variants, self.settings.shapes
         return work_of(side, suite.variants[variant], suite.shapes[shape])
 
-    def compared(self, number: int) -> Row:
+    def compared(self, number: int) -> Difference:
         """The comparison of a commit with number 0."""
         (variant,), (shape,) = self.settings.variants, self.settings.shapes
         good, side = self.side(0), self.side(number)
-        undecided = Row(CaseSubject(Case(variant, shape)), "undecided")
+        undecided = Difference(CaseSubject(Case(variant, shape)), "undecided")
         if good is None or side is None:
             return replace(undecided, reason="the good commit or this one cannot be built")
         self.say(f"bisect: {self.commits[number][:12]} against {self.commits[0][:12]}")

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from flashcore.explain.comparison import Change, Outcome, Row
+from flashcore.explain.comparison import Change, Difference, Outcome
 from flashcore.model.case import Case
 from flashcore.model.groups import grouped
 from flashcore.model.record import Built, CaseSubject
@@ -28,9 +28,11 @@ class Pair(NamedTuple):
     def case(self) -> str:
         return f"{self.after.name}/{self.shape.name}"
 
-    def row(self, outcome: Outcome, reason: str = "", changes: Sequence[Change] = ()) -> Row:
+    def row(self, outcome: Outcome, reason: str = "", changes: Sequence[Change] = ()) -> Difference:
         """The outcome of the case."""
-        return Row(CaseSubject(Case(self.after.name, self.shape.name)), outcome, changes, reason, shapes=self.names)
+        return Difference(
+            CaseSubject(Case(self.after.name, self.shape.name)), outcome, changes, reason, shapes=self.names
+        )
 
 
 class BuiltSuite(NamedTuple):
@@ -40,19 +42,19 @@ class BuiltSuite(NamedTuple):
     built: Built
 
 
-def pair(before: BuiltSuite, after: BuiltSuite, revision: str) -> tuple[list[Row], list[Pair]]:
+def pair(before: BuiltSuite, after: BuiltSuite, revision: str) -> tuple[list[Difference], list[Pair]]:
     """Every case of ``after`` that bench would time, of identical shapes the first: the outcomes of those not timed,
     and the pairs to time."""
     alike = grouped(((v.name, after.job.suite.computation(s)), (v, s)) for v, s in after.job.cases("bench"))
     matches = [_pair(before, after, of[0][0], [s for _, s in of], revision) for of in alike.values()]
-    return [m for m in matches if isinstance(m, Row)], [m for m in matches if isinstance(m, Pair)]
+    return [m for m in matches if isinstance(m, Difference)], [m for m in matches if isinstance(m, Pair)]
 
 
 def _pair(
     before: BuiltSuite, after: BuiltSuite, variant: Variant, shapes: Sequence[Shape], revision: str
-) -> Row | Pair:
+) -> Difference | Pair:
     shape, names = shapes[0], tuple(s.name for s in shapes)
-    row = partial(Row, CaseSubject(Case(variant.name, shape.name)), shapes=names)
+    row = partial(Difference, CaseSubject(Case(variant.name, shape.name)), shapes=names)
     if trouble := _trouble(after, variant, shape):
         failed, reason = trouble
         return row("failed" if failed else "unsupported", reason=reason)

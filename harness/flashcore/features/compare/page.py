@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from flashcore.explain import compare_records
 from flashcore.explain.comparison import REGRESSIONS, UNCHANGED, Change, Comparison
-from flashcore.explain.comparison import Row as Compared
+from flashcore.explain.comparison import Difference as Compared
 from flashcore.explain.limiter import phase_shares, time_parts
 from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
@@ -42,7 +42,7 @@ COUNTERS = tuple(
 )
 
 
-class Side(NamedTuple):
+class PageSide(NamedTuple):
     """A variant that the reader can select.
 
     Args:
@@ -83,12 +83,12 @@ class View:
     @cached_property
     def pairs(self) -> _Pairs:
         book, other = self.book, self.book.other
-        sides = [Side(v, book.readings, True) for v in book.record.suite.variants.values()]
+        sides = [PageSide(v, book.readings, True) for v in book.record.suite.variants.values()]
         if other is not None:
             readings = Readings(other)
             shared = any(compare_records.same_shape(other, book.record, name) for name in other.suite.shapes)
             of_other = other.suite.variants.values()
-            sides += [Side(v, readings, False, "" if shared else _shape(other, v)) for v in of_other]
+            sides += [PageSide(v, readings, False, "" if shared else _shape(other, v)) for v in of_other]
         return _Pairs(book, sides)
 
     @cached_property
@@ -171,7 +171,7 @@ class _Pairs:
     """The figures of every case, and the conclusions about every pair, for the script, which names a side by its place
     in ``sides``."""
 
-    def __init__(self, book: Book, sides: Sequence[Side]) -> None:
+    def __init__(self, book: Book, sides: Sequence[PageSide]) -> None:
         self.book, self.sides = book, sides
         self.places = {(s.variant.name, s.current): i for i, s in enumerate(sides)}
         records = {id(side.record): side.record for side in sides}.values()
@@ -224,7 +224,7 @@ class _Pairs:
             "pairs": {key: self._pair(row, i, j, shapes) for key, (i, j) in pairs.items()},
         }
 
-    def _at(self, side: Side, row: Row) -> Shape | None:
+    def _at(self, side: PageSide, row: Row) -> Shape | None:
         """The shape on which a side is shown: of identical ones one that was profiled, else the fastest."""
         if side.fixed:
             return row.shape
@@ -257,7 +257,7 @@ class _Pairs:
         ]
         return list(dict.fromkeys(j for j in (*choices, winner) if j is not None and j != i and j in timed))
 
-    def _case(self, side: Side, shape: Shape) -> dict[str, Any]:
+    def _case(self, side: PageSide, shape: Shape) -> dict[str, Any]:
         """Counters in the order of ``counters``, shares of phases, what limits it."""
         subject = side.at(shape)
         facts = [side.record.facts.get(name, subject) for name in self.counters]
@@ -302,7 +302,7 @@ class _Pairs:
         """The place of a reason in ``reasons``, which stands for a value that is missing."""
         return self.reasons.setdefault(text, len(self.reasons))
 
-    def _shown(self, side: Side, name: str, subject: CaseSubject) -> str | int:
+    def _shown(self, side: PageSide, name: str, subject: CaseSubject) -> str | int:
         """A time, or why it is missing."""
         fact = side.record.facts.get(name, subject)
         if fact is not None and fact.number:
@@ -317,7 +317,7 @@ class _Pairs:
         interval = _interval(change) or self._why(change.no_interval)
         return [f"{significant(change.ratio, 3)} ×", interval, change.outcome if change.evidence else "not judged"]
 
-    def _moved(self, after: Subject, against: Side, before: Subject) -> Iterator[list[Any]]:
+    def _moved(self, after: Subject, against: PageSide, before: Subject) -> Iterator[list[Any]]:
         """The place of each counter that differs, the size of the difference (negative: better, or less), and the
         outcome."""
         for c in compare_records.moved(against.record, self.book.record, after, before, most=None):
@@ -327,7 +327,7 @@ class _Pairs:
                 yield [self.counters.index(c.fact), round(-c.size if less else c.size, 2), outcome]
 
 
-def _source(side: Side, places: dict[tuple[str, int, str], int]) -> list[int]:
+def _source(side: PageSide, places: dict[tuple[str, int, str], int]) -> list[int]:
     """The source lines of the machine code, as indices into ``places``: the variant's file first, then headers."""
     listings = [x for x in side.record.listings if x.subject.variant == side.variant.name]
     kernels = [x for x in listings if x.subject.shape == listings[0].subject.shape]

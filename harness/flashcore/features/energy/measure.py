@@ -10,7 +10,7 @@ from flashcore.features.energy.facts import facts
 from flashcore.model.cause import Cause
 from flashcore.model.causes import INCAPABLE, UNANSWERED
 from flashcore.model.record import Fact
-from flashcore.runner.journal import Result, Task
+from flashcore.runner.journal import Task, TaskResult
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.process import Program
 from flashcore.stages.context import Context
@@ -22,11 +22,11 @@ def measure(context: Context, cases: Sequence[KernelCall]) -> list[Fact]:
     tasks = [Task(c.name, {"case": c.to_json(), "device": context.device}) for c in cases]
     of_case = {case.name: case for case in cases}
 
-    def measured(result: Result) -> list[Fact]:
+    def measured(result: TaskResult) -> list[Fact]:
         case = of_case[result.name]
         return list(facts(case.subject, case.flop, result.data or result.cause or UNANSWERED()))
 
-    def tell(result: Result) -> None:
+    def tell(result: TaskResult) -> None:
         shown = {f.name: f for f in measured(result)}
         energy, power = shown["energy"], shown["power"]
         values = f"{energy.value:.4g} mJ, {power.value:.0f} W" if energy.value and power.value else energy.note

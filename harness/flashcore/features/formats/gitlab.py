@@ -8,7 +8,7 @@ from typing import Any
 
 from flashcore.errors import Exit
 from flashcore.gate.judge import Judgement
-from flashcore.gate.locate import Place, Places
+from flashcore.gate.locate import Places, SourcePlace
 from flashcore.gate.wording import causes, clean, identity, sentence, summary
 from flashcore.model.record import Record
 
@@ -21,7 +21,7 @@ def render(judgement: Judgement, record: Record, places: Places) -> str:
     """
     levels = (("major", judgement.failed), ("minor", judgement.unexplained_gaps), ("info", judgement.waived))
 
-    def issue(severity: str, check: str, identity: str, text: str, place: Place | None) -> dict[str, Any]:
+    def issue(severity: str, check: str, identity: str, text: str, place: SourcePlace | None) -> dict[str, Any]:
         if place is None or place.file.startswith("/"):
             place = places.manifest
         key = f"{record.suite.name} {identity}"

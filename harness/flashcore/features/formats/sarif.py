@@ -13,7 +13,7 @@ from flashcore.explain.advice import as_data
 from flashcore.explain.verdict import Verdict
 from flashcore.gate.formats import with_rows
 from flashcore.gate.judge import Judgement
-from flashcore.gate.locate import Place, Places
+from flashcore.gate.locate import Places, SourcePlace
 from flashcore.gate.wording import causes, identity, sentence, summary
 from flashcore.model.groups import picked
 from flashcore.model.record import Record
@@ -72,7 +72,7 @@ def render(judgement: Judgement, record: Record, places: Places) -> str:
     )
 
 
-def _result(group: Sequence[Verdict], rule: int, place: Place) -> dict[str, Any]:
+def _result(group: Sequence[Verdict], rule: int, place: SourcePlace) -> dict[str, Any]:
     verdict = group[0]
     inside = not place.file.startswith("/")
     uri = {"uri": quote(place.file), "uriBaseId": "%SRCROOT%"} if inside else {"uri": f"file://{quote(place.file)}"}

@@ -68,7 +68,7 @@ class _Functions(ctypes.Structure):
     )
 
 
-class Device:
+class LauncherDevice:
     """A device of an arch as a launcher sees it: which launches it accepts, and what it answers.
 
     ``launches`` and the bytes of their ``arguments`` are those of the last call.
@@ -184,7 +184,7 @@ def record(library: Any, recording: Mapping[str, Any], dims: Any) -> dict[str, A
     """Calls the launcher in a child process; returns the plan as JSON."""
     # An exception in a function that C++ calls must not be an answer.
     sys.unraisablehook = lambda error: (sys.__unraisablehook__(error), sys.stderr.flush(), os._exit(1))
-    device = Device(*(recording[name] for name in ("arch", "attributes", "kernels")))
+    device = LauncherDevice(*(recording[name] for name in ("arch", "attributes", "kernels")))
     cause = device.call(library, struct(recording["arguments"]), dims)
     return {
         "cause": cause and as_json(cause),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flashcore.errors import CapabilityError
-from flashcore.features.reports.survey import Key, Launch
+from flashcore.features.reports.survey import LaunchKey, SurveyedLaunch
 from flashcore.machine import toolchain
 from flashcore.model.cause import Cause, Template
 
@@ -89,17 +89,17 @@ def _first(patterns: Sequence[str]) -> Path | None:
     return next((path for root in roots for pattern in patterns for path in sorted(root.glob(pattern))), None)
 
 
-def read(folder: Path) -> tuple[dict[str, list[Launch]], Cause | None]:
+def read(folder: Path) -> tuple[dict[str, list[SurveyedLaunch]], Cause | None]:
     """The launches of each process in the order of their calls, which ncu counts; and why they are not complete.
 
     A graph's kernels share its call: those are in the order in which they ran. A process that used no CUDA has no file.
     """
-    launches: dict[str, list[Launch]] = {}
+    launches: dict[str, list[SurveyedLaunch]] = {}
     cause: Cause | None = None
     for file in sorted(folder.glob("*.jsonl")):
         names: dict[int, str] = {}
-        keys: dict[tuple[int, ...], Key] = {}
-        rows: list[tuple[int, int, int, Key]] = []
+        keys: dict[tuple[int, ...], LaunchKey] = {}
+        rows: list[tuple[int, int, int, LaunchKey]] = []
         with file.open("rb") as lines:
             for line in lines:
                 if not line.endswith(b"\n"):
@@ -108,7 +108,9 @@ def read(folder: Path) -> tuple[dict[str, list[Launch]], Cause | None]:
                     case [name, correlation, start, end, *sizes]:
                         key = keys.get((name, *sizes))
                         if key is None:
-                            key = Key(names[name], tuple(sizes[:3]), tuple(sizes[3:6]), tuple(map(str, sizes[6:])))
+                            key = LaunchKey(
+                                names[name], tuple(sizes[:3]), tuple(sizes[3:6]), tuple(map(str, sizes[6:]))
+                            )
                             keys[(name, *sizes)] = key
                         rows.append((correlation, start, end, key))
                     case {"name": name, "id": number}:
@@ -120,6 +122,7 @@ def read(folder: Path) -> tuple[dict[str, list[Launch]], Cause | None]:
         rows.sort(key=lambda row: row[:2])
         if rows:
             launches[file.stem] = [
-                Launch(file.stem, key, (end - start) / 1e3 if end > start else None) for _, start, end, key in rows
+                SurveyedLaunch(file.stem, key, (end - start) / 1e3 if end > start else None)
+                for _, start, end, key in rows
             ]
     return launches, cause if cause or launches else NOTHING_RECORDED()

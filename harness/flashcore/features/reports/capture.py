@@ -50,7 +50,7 @@ class Stopped(Cause):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class CaptureSettings:
     """The user's choices.
 
     Args:
@@ -113,7 +113,7 @@ class Captured:
     by_ncu: Cause | None = None
 
 
-def capture(command: Sequence[str], folder: Path, chosen: Settings) -> Captured:
+def capture(command: Sequence[str], folder: Path, chosen: CaptureSettings) -> Captured:
     """Captures a command in ``folder``.
 
     Raises:
@@ -146,14 +146,14 @@ def capture(command: Sequence[str], folder: Path, chosen: Settings) -> Captured:
 class _Passes:
     """The runs of the command so far, and the state for the next ones."""
 
-    def __init__(self, command: tuple[str, ...], folder: Path, chosen: Settings) -> None:
+    def __init__(self, command: tuple[str, ...], folder: Path, chosen: CaptureSettings) -> None:
         self.command, self.folder, self.chosen = command, folder, chosen
         self.runs: list[Ran] = []
         self.refused: dict[str, str] = {}
         self.chip = ""
         self.by_ncu: Cause | None = None
 
-    def look(self) -> Iterable[surveys.Launch]:
+    def look(self) -> Iterable[surveys.SurveyedLaunch]:
         """Returns the times of all launches that pass the filters, with the caches as the command left them."""
         chosen, recorded = self.chosen, False
         most = None if chosen.count is None else chosen.skip + chosen.count
@@ -182,7 +182,7 @@ class _Passes:
             "survey-ncu" if recorded else "survey", [surveys.TIME], [*which, "--cache-control", "none"]
         )
         self.chip = chip_of(ran.rows[0].cc) if ran.rows else ""
-        return map(surveys.Launch.from_row, ran.rows)
+        return map(surveys.SurveyedLaunch.from_row, ran.rows)
 
     def measure(self, choice: surveys.Choice) -> Ran:
         """Measures all metrics of the chosen launches; again without those that ncu refuses."""

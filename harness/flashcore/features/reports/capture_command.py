@@ -16,7 +16,7 @@ from flashcore.errors import Exit, UsageError
 from flashcore.explain.readings import Readings
 from flashcore.features.reports import activity, kernels
 from flashcore.features.reports import captured as captures
-from flashcore.features.reports.capture import OUTPUT, Settings, Stopped, capture
+from flashcore.features.reports.capture import OUTPUT, CaptureSettings, Stopped, capture
 from flashcore.machine import toolchain
 from flashcore.machine.ncu import find_ncu
 from flashcore.records import store
@@ -107,12 +107,14 @@ def run(arguments: argparse.Namespace) -> int:
     return _exit(captured, propagate=arguments.propagate)
 
 
-def _chosen(arguments: argparse.Namespace, say: Callable[[str], None]) -> Settings:
+def _chosen(arguments: argparse.Namespace, say: Callable[[str], None]) -> CaptureSettings:
     if arguments.top < 1 or arguments.skip < 0 or (arguments.count is not None and arguments.count < 1):
         raise UsageError("expected --top and --launch-count of at least 1, and --launch-skip of at least 0")
     options.require_positive(arguments, "time_limit")
     given = {**vars(arguments), "ncu": find_ncu(arguments.ncu), "progress": say, "recorder": activity.recorder()}
-    return Settings(**{field.name: given[field.name] for field in fields(Settings) if field.name in given})
+    return CaptureSettings(
+        **{field.name: given[field.name] for field in fields(CaptureSettings) if field.name in given}
+    )
 
 
 def _name(command: list[str]) -> str:

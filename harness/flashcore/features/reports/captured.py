@@ -12,7 +12,7 @@ from flashcore.features.reports import traces
 from flashcore.features.reports.assemble import record_of
 from flashcore.features.reports.capture import Captured, Ran, Stopped
 from flashcore.features.reports.read import read_report
-from flashcore.features.reports.survey import CapturedCase, Key
+from flashcore.features.reports.survey import CapturedCase, LaunchKey
 from flashcore.machine.environment import of_this_machine
 from flashcore.machine.gpu import Gpu
 from flashcore.model.cause import cause_text
@@ -36,7 +36,7 @@ def record(run_id: str, name: str, command: str, captured: Captured, ncu: str | 
     """
     wanted = {case.key for case in captured.cases}
     reports: list[Report] = []
-    measured: dict[Key, Result] = {}
+    measured: dict[LaunchKey, Result] = {}
     for run in captured.runs:
         keys = {row.id: key for row in run.rows if (key := captured.survey.key_of(row)) in wanted}
         if run.name.startswith("measure") and run.report is not None and keys:
@@ -60,7 +60,7 @@ def record(run_id: str, name: str, command: str, captured: Captured, ncu: str | 
     return replace(made, suite=suite, environment=here, stages=notes, facts=facts)
 
 
-def _surveyed(captured: Captured, suite: Suite, measured: Mapping[Key, Result]) -> Iterator[Fact]:
+def _surveyed(captured: Captured, suite: Suite, measured: Mapping[LaunchKey, Result]) -> Iterator[Fact]:
     """The number of the survey's launches of each kernel, and their mean time: at each measured configuration, and at
     all others together. A kernel that ncu did not measure has no variant."""
     source = Source.NCU if captured.by_ncu else Source.CUPTI

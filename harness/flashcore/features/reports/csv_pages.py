@@ -22,7 +22,7 @@ from flashcore.machine.ncu import RAW_PAGE
 from flashcore.model.catalogue import spec_of
 from flashcore.model.causes import Caches
 from flashcore.model.groups import grouped
-from flashcore.model.record import Instruction
+from flashcore.model.record import CountedInstruction
 from flashcore.readers.ncu import numerals, raw_page
 from flashcore.readers.ncu.results import BY_ADDRESS, Finding, Metric, Report, Result
 
@@ -93,7 +93,7 @@ def read(path: Path, text: str) -> Report:
     Raises:
         RecordError: it cannot be read without guessing; names the command that exports it correctly.
     """
-    exported, sources, code = RAW_PAGE, dict[str, str](), dict[str, tuple[Instruction, ...]]()
+    exported, sources, code = RAW_PAGE, dict[str, str](), dict[str, tuple[CountedInstruction, ...]]()
     results: Sequence[Result]
     messages = tuple(dict.fromkeys(_MESSAGE.findall(text)))[:10]
     try:
@@ -260,7 +260,9 @@ def _launches(rows: Iterable[Sequence[str]]) -> list[list[_Block]]:
     return launches
 
 
-def _source_results(launches: Sequence[Sequence[_Block]], code: dict[str, tuple[Instruction, ...]]) -> list[Result]:
+def _source_results(
+    launches: Sequence[Sequence[_Block]], code: dict[str, tuple[CountedInstruction, ...]]
+) -> list[Result]:
     """A result for each function that was launched, in order: the page states neither the launch configuration nor the
     GPU. Adds the instructions of each to ``code``."""
     blocks = itertools.chain.from_iterable(launches)
@@ -276,9 +278,11 @@ def _source_results(launches: Sequence[Sequence[_Block]], code: dict[str, tuple[
     return results
 
 
-def _instructions(blocks: Iterable[_Block], mark: str) -> tuple[tuple[Instruction, ...], dict[str, dict[str, float]]]:
+def _instructions(
+    blocks: Iterable[_Block], mark: str
+) -> tuple[tuple[CountedInstruction, ...], dict[str, dict[str, float]]]:
     """The instructions of one launch in the order of the code, and metric → offset → count."""
-    placed: dict[int, Instruction] = {}
+    placed: dict[int, CountedInstruction] = {}
     cells: dict[str, dict[int, float]] = {}
     for block in blocks:
         at = block.header.index("Address")
@@ -295,7 +299,7 @@ def _instructions(blocks: Iterable[_Block], mark: str) -> tuple[tuple[Instructio
             address = int(row[at], 16)
             if address in placed:  # lines that share an instruction repeat it
                 continue
-            placed[address] = Instruction(address, row[at + 1].strip(), block.file, line, text, {})
+            placed[address] = CountedInstruction(address, row[at + 1].strip(), block.file, line, text, {})
             for i, name in columns.items():
                 value = numerals.number(row[i], mark)
                 if value:

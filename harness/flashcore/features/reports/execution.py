@@ -23,7 +23,7 @@ _GRACE = 1.0  # seconds between SIGTERM and SIGKILL
 _POLL = 0.02
 
 
-class Ended(NamedTuple):
+class Execution(NamedTuple):
     """``code`` is an exit code, below 0 for a signal (its number, under ncu); ``None`` if the command was ended, with
     the ``cause``."""
 
@@ -40,7 +40,7 @@ def execute(
     environment: Mapping[str, str],
     time_limit: float,
     finish_limit: float,
-) -> Ended:
+) -> Execution:
     """Runs ``command`` once; its output goes to a file.
 
     There is no process between ncu and the command: ncu measures a direct child faster than a grandchild (forty steps
@@ -75,12 +75,12 @@ def execute(
             ) from error
     try:
         code = process.wait(time_limit)
-        return Ended(code, None, time.monotonic() - began)
+        return Execution(code, None, time.monotonic() - began)
     except subprocess.TimeoutExpired:
         _end(_descendants(_marked(mark)))
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(finish_limit)
-        return Ended(None, Hang(time_limit), time.monotonic() - began)
+        return Execution(None, Hang(time_limit), time.monotonic() - began)
     finally:  # also where the user interrupts
         if process.poll() is None:
             _end(_descendants([process.pid, *_marked(mark)]))

@@ -17,7 +17,7 @@ from flashcore.model.text import UNMEASURED, fixed, number
 from flashcore.readers.kernel_names import canonical
 
 
-class Row(NamedTuple):
+class KernelRow(NamedTuple):
     """A kernel, or a range, with all its launches.
 
     Args:
@@ -49,7 +49,7 @@ class Row(NamedTuple):
         return None if self.limited_by else why
 
 
-def rows(readings: Readings) -> list[Row]:
+def rows(readings: Readings) -> list[KernelRow]:
     """Every kernel, by falling time; unmeasured ones last."""
     times, results = _times(readings.record), []
     total = _measured(times)
@@ -57,11 +57,11 @@ def rows(readings: Readings) -> list[Row]:
         shape = max(shapes, key=lambda s: (s > "", times[variant, s, name][1] or 0))
         launches, us = zip(*(times[variant, s, name] for s in shapes), strict=True)
         limited_by = time_parts(readings, variant, shape).short or None
-        results.append(Row(name, sum(launches), *_share(us, total), variant, shape, limited_by))
+        results.append(KernelRow(name, sum(launches), *_share(us, total), variant, shape, limited_by))
     return sorted(results, key=lambda row: -(row.us or 0))
 
 
-def ranges(record: Record) -> list[Row]:
+def ranges(record: Record) -> list[KernelRow]:
     """The NVTX ranges as a tree: each before the ranges within it, by falling time. A capture has none, since it
     measures few launches of a range."""
     times: dict[tuple[str, ...], list[float | None]] = {}
@@ -74,7 +74,7 @@ def ranges(record: Record) -> list[Row]:
     ordered = sorted(
         shares, key=lambda path: [(-(shares[path[:i]][0] or 0), path[:i]) for i in range(1, len(path) + 1)]
     )
-    return [Row(path[-1], len(times[path]), *shares[path], depth=len(path) - 1) for path in ordered]
+    return [KernelRow(path[-1], len(times[path]), *shares[path], depth=len(path) - 1) for path in ordered]
 
 
 def tables(readings: Readings) -> list[list[tuple[str, ...]]]:
@@ -85,7 +85,7 @@ def tables(readings: Readings) -> list[list[tuple[str, ...]]]:
     return [[columns, *listed], *([[("range", *columns[1:4]), *nested]] if nested else [])]
 
 
-def _figures(row: Row) -> tuple[str, ...]:
+def _figures(row: KernelRow) -> tuple[str, ...]:
     return number(row.launches), fixed(row.us), fixed(row.percent)
 
 

@@ -16,7 +16,7 @@ from flashcore.machine import python_process
 from flashcore.machine.ncu import RAW_PAGE
 from flashcore.model.catalogue import spec_of
 from flashcore.model.causes import Caches
-from flashcore.model.record import Instruction
+from flashcore.model.record import CountedInstruction
 from flashcore.readers.ncu.results import Dim3, Finding, Metric, Report, Result
 
 _CHILD = "flashcore.features.reports.report_child"
@@ -83,14 +83,16 @@ def content(path: Path) -> dict[str, Any]:
     return parts
 
 
-def _code(rows: list[list[Any]], sources: dict[str, str]) -> tuple[Instruction, ...]:
+def _code(rows: list[list[Any]], sources: dict[str, str]) -> tuple[CountedInstruction, ...]:
     lines = {path: text.split("\n") for path, text in sources.items()}
 
     def text(file: str, line: int) -> str:
         source = lines.get(file, ())
         return source[line - 1].strip() if 0 < line <= len(source) else ""
 
-    return tuple(Instruction(offset, sass, file, line, text(file, line), {}) for offset, sass, file, line in rows)
+    return tuple(
+        CountedInstruction(offset, sass, file, line, text(file, line), {}) for offset, sass, file, line in rows
+    )
 
 
 def _damaged(path: Path, why: str) -> RecordError:

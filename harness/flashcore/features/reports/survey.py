@@ -39,7 +39,7 @@ _TUNED, _TRIES = 3, 2  # codes of one function, and launches in a row of each, f
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class LaunchKey:
     """A kernel, by its mangled name, at a launch configuration. ``code`` has the values of :data:`_CODE`."""
 
     kernel: str
@@ -48,7 +48,7 @@ class Key:
     code: tuple[str, ...]
 
     @classmethod
-    def from_row(cls, row: Result) -> Key:
+    def from_row(cls, row: Result) -> LaunchKey:
         values = map(row.number, _CODE)
         return cls(row.kernel, row.grid, row.block, tuple("" if v is None else str(int(v)) for v in values))
 
@@ -58,18 +58,18 @@ class Key:
         return f"{name if len(name) <= _SHOWN else name[:_SHOWN] + '…'} <<<{grid}, {block}>>>"
 
 
-class Launch(NamedTuple):
+class SurveyedLaunch(NamedTuple):
     """A launch of the survey, with its time, if recorded."""
 
     process: str
-    key: Key
+    key: LaunchKey
     us: float | None
 
     @classmethod
-    def from_row(cls, row: Result) -> Launch:
+    def from_row(cls, row: Result) -> SurveyedLaunch:
         reading = row.read(TIME)
         ns = None if reading.value is None else convert(reading.value, reading.unit, "ns")
-        return cls(row.process, Key.from_row(row), None if ns is None else ns / 1e3)
+        return cls(row.process, LaunchKey.from_row(row), None if ns is None else ns / 1e3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class CapturedCase:
     are not steady. ``dropped``: an autotuner tried this code and took another.
     """
 
-    key: Key
+    key: LaunchKey
     process: str
     at: tuple[int, ...]
     us: tuple[float, ...]
@@ -106,10 +106,10 @@ class Survey(NamedTuple):
     def total_us(self) -> float:
         return sum(case.total_us for case in self.cases)
 
-    def key_of(self, row: Result) -> Key:
+    def key_of(self, row: Result) -> LaunchKey:
         """The key of a measured launch. If the survey saw one code of that kernel and configuration, it is that one:
         CUPTI and ncu may count registers differently."""
-        key = Key.from_row(row)
+        key = LaunchKey.from_row(row)
         alike = [case.key for case in self.cases if replace(case.key, code=key.code) == key]
         return alike[0] if len(alike) == 1 else key
 
@@ -134,11 +134,11 @@ class Choice:
         return f"::regex:{pattern(self.kernels)}:^({'|'.join(map(str, self.numbers))})$"
 
 
-def survey(launches: Iterable[Launch]) -> Survey:
+def survey(launches: Iterable[SurveyedLaunch]) -> Survey:
     """Groups the launches into cases, and marks those that are not steady."""
     names: dict[str, list[str]] = {}
-    times: dict[tuple[Key, str], list[tuple[int, float]]] = {}
-    orders: dict[tuple[str, str], list[Key]] = {}  # of a function in a process
+    times: dict[tuple[LaunchKey, str], list[tuple[int, float]]] = {}
+    orders: dict[tuple[str, str], list[LaunchKey]] = {}  # of a function in a process
     for launch in launches:
         before, key = names.setdefault(launch.process, []), launch.key
         if launch.us is not None:
@@ -146,7 +146,7 @@ def survey(launches: Iterable[Launch]) -> Survey:
             orders.setdefault((launch.process, canonical(key.kernel).partition("<")[0]), []).append(key)
         before.append(key.kernel)
     dropped = {(code, process) for (process, _), order in orders.items() for code in _dropped(order)}
-    cases: dict[Key, CapturedCase] = {}
+    cases: dict[LaunchKey, CapturedCase] = {}
     for (key, process), timed in times.items():
         at, us = zip(*timed, strict=True)
         case = CapturedCase(key, process, at, us, _warm_up(us), (_code(key), process) in dropped)
@@ -156,7 +156,7 @@ def survey(launches: Iterable[Launch]) -> Survey:
     return Survey(tuple(ordered), {process: tuple(kernels) for process, kernels in names.items()})
 
 
-def _code(key: Key) -> tuple[object, ...]:
+def _code(key: LaunchKey) -> tuple[object, ...]:
     return (key.kernel, key.block, key.code)
 
 
@@ -169,7 +169,7 @@ def _warm_up(times: Sequence[float]) -> int:
     return next((i for i in range(1, half) if abs(times[i] - usual) <= 0.1 * usual), max(1, half))
 
 
-def _dropped(order: Sequence[Key]) -> set[tuple[object, ...]]:
+def _dropped(order: Sequence[LaunchKey]) -> set[tuple[object, ...]]:
     """The codes of a function that an autotuner tried and did not take.
 
     It runs each of several codes a few times in a row, and then the best again: a code that ran in one row, and never

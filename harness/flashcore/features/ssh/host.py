@@ -27,8 +27,8 @@ from typing import Any, NoReturn
 import flashcore
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
 from flashcore.machine.environment import commit_of
-from flashcore.model.progress import Failure, Step, prefixed
-from flashcore.pipeline.run import Run
+from flashcore.model.progress import FailureLine, ProgressLine, prefixed
+from flashcore.pipeline.run import RecordedRun
 from flashcore.records import store
 from flashcore.stages.settings import Settings
 from flashcore.suites.load import load
@@ -40,7 +40,7 @@ _SSH_FAILED, _BUSY = 255, 75
 _BEGIN = b"flashcore begins\n"  # after what a shell prints
 _ATTEMPTS = 100  # to make a broken connection again, one per second or slower
 _ENVIRONMENT = ("CUDA_ARCH", "DEBUG", "FLASHCORE_HOST")  # the user's choices that hold there too
-_LINES = {kind.__name__: kind for kind in (str, Step, Failure)}
+_LINES = {kind.__name__: kind for kind in (str, ProgressLine, FailureLine)}
 _JOB = "import sys; sys.path.insert(0, sys.argv[1]); from flashcore.features.ssh import job; job.main(*sys.argv[2:])"
 #: Scripts there, in the suite's folder, which has ``sources``, ``build``, ``profiles``, and of the last job ``lock``,
 #: ``pid``, ``log`` and ``errors``; ``watcher`` is the process of a session.
@@ -63,7 +63,7 @@ class Host:
         """Only whole runs are recorded there."""
         raise UsageError("--host: expected with profile, check, bench or sanitize, found with another command")
 
-    def record_run(self, settings: Settings, say: Say, *, resume: bool = False, needed: bool = False) -> Run:
+    def record_run(self, settings: Settings, say: Say, *, resume: bool = False, needed: bool = False) -> RecordedRun:
         """See :func:`flashcore.pipeline.run.record_run`. ``resume`` first joins a run that a lost connection left
         there, or fetches it.
 
@@ -82,7 +82,7 @@ class Host:
                 remote.ask(remote.job(_RUN, resume=resume, needed=needed))
             return remote.recorded()
         except KeyboardInterrupt:
-            say(Failure(f"{remote.host}: ending the run there"))
+            say(FailureLine(f"{remote.host}: ending the run there"))
             remote.ask(_STOP)
             raise
 
@@ -153,7 +153,7 @@ class Remote:
             hint = f"{_SSH} {self.host} {self._python} --version must print 3.11 or newer; --resume joins a run there"
             raise CapabilityError(f"{self.host}: expected a connection with Python there, found: {reason}", hint)
         self._attempts -= 1
-        self._say(Failure(f"{self.host}: the connection ended ({reason}); connecting again"))
+        self._say(FailureLine(f"{self.host}: the connection ended ({reason}); connecting again"))
         time.sleep(1.0)
 
     def busy(self) -> UsageError:
@@ -193,7 +193,7 @@ class Remote:
         except (TypeError, ValueError):  # printed by a shell, or cut by a kill
             return {}
 
-    def recorded(self) -> Run:
+    def recorded(self) -> RecordedRun:
         """The run of the job there, brought here when it has ended."""
         seen, over, outcome = 0, False, dict[str, Any]()
         while not over:
@@ -225,7 +225,7 @@ class Remote:
                 Path(temporary, name).rename(folder)
         self.ask("rm -f log")
         settings = replace(self._settings, variants=tuple(variants), shapes=tuple(shapes))
-        return Run(store.read(folder), folder, settings)
+        return RecordedRun(store.read(folder), folder, settings)
 
 
 def archive(names: Iterable[str]) -> bytes:

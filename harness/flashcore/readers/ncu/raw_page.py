@@ -156,7 +156,7 @@ def _dims(text: str) -> Dim3 | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class RawTable:
     """The rows of one page, in the order of execution.
 
     Args:
@@ -177,7 +177,7 @@ class Table:
         return grouped((name, row) for row in self.rows if (name := row.range_in(self.domain)) is not None)
 
 
-def parse(text: str, *, domain: str | None = "flashcore", foreign: bool = False) -> Table:
+def parse(text: str, *, domain: str | None = "flashcore", foreign: bool = False) -> RawTable:
     """Reads ncu's raw page.
 
     Args:
@@ -212,7 +212,7 @@ def parse(text: str, *, domain: str | None = "flashcore", foreign: bool = False)
     if units is None or len(units) != len(columns):
         what = "the units row is damaged; nothing after it can be read"
         note = f"line {number}: {what if line else 'there is no row below the header'}"
-        return Table((), (note,), (note,))
+        return RawTable((), (note,), (note,))
     if units[0]:
         raise LayoutError(
             f"ncu CSV: expected a row of units below the header (its ID is empty), found ID {units[0]!r}; "
@@ -245,7 +245,7 @@ class _Page:
         """Metric → its column."""
         return {name: at for at, name in enumerate(self.columns) if spec_of(name) is not None}
 
-    def table(self, lines: Iterable[Line]) -> Table:
+    def table(self, lines: Iterable[Line]) -> RawTable:
         rows: list[Result] = []
         notes: list[str] = []
         damaged: list[str] = []
@@ -274,7 +274,7 @@ class _Page:
                 suspects |= self._ranges([row])
             rows.append(row)
             due, dropped = row.id + 1, False
-        return Table(tuple(rows), tuple(notes), tuple(damaged), frozenset(suspects), self.domain)
+        return RawTable(tuple(rows), tuple(notes), tuple(damaged), frozenset(suspects), self.domain)
 
     def _row(self, line: str, fields: list[str] | None) -> tuple[Result | None, str]:
         """The result of one line; ``None`` and the reason if it cannot be read."""

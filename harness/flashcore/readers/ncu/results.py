@@ -11,7 +11,7 @@ from typing import Literal
 from flashcore.model.catalogue import STALL_REASONS
 from flashcore.model.cause import Cause, Detail, cause_text
 from flashcore.model.causes import NO_NUMBER, Caches, NotReturned
-from flashcore.model.record import Instruction
+from flashcore.model.record import CountedInstruction
 
 Dim3 = tuple[int, int, int]
 #: What was profiled as a unit: a kernel launch, a graph, or a range of several launches.
@@ -170,7 +170,7 @@ class Report:
     name: str
     results: tuple[Result, ...]
     sources: Mapping[str, str] = field(default_factory=dict)
-    code: Mapping[str, tuple[Instruction, ...]] = field(default_factory=dict)
+    code: Mapping[str, tuple[CountedInstruction, ...]] = field(default_factory=dict)
     reader: str = ""
     container: Container | None = None
     notes: tuple[str, ...] = ()

@@ -45,7 +45,7 @@ from flashcore.model.groups import grouped
 from flashcore.model.intervals import of_samples, ratio, tflops
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult
 from flashcore.model.suite import TIMING_MODES
-from flashcore.runner.journal import Result, Task
+from flashcore.runner.journal import Task, TaskResult
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.process import Program
 from flashcore.stages.bench.interleave import state_values
@@ -91,7 +91,7 @@ def run(context: Context, cases: Sequence[KernelCall], folder: Path) -> StageRes
     rule = StopRule(least=chosen.samples, most=most, noise=chosen.noise, seconds=chosen.seconds)
     groups = grouped((case.name if context.settings.isolate else case.shape, case) for case in cases)
     gpu = context.gpu.name if context.gpu else None
-    settled: dict[Case, Measured | CaseOutcome] = {}
+    settled: dict[Case, TimedCase | CaseOutcome] = {}
     samples: dict[TimeKey, tuple[float, ...]] = {}
     left: Mapping[str, Sequence[KernelCall]] = groups
     for attempt in itertools.count(1):
@@ -114,9 +114,9 @@ def run(context: Context, cases: Sequence[KernelCall], folder: Path) -> StageRes
         if len(context.workers.places) > 1:  # long shapes first, so that no GPU waits long for another
             tasks.sort(key=lambda task: -len(left[task.name]) * (left[task.name][0].flop or 0.0))
 
-        def tell(result: Result, left: Mapping[str, Sequence[KernelCall]] = left) -> None:
+        def tell(result: TaskResult, left: Mapping[str, Sequence[KernelCall]] = left) -> None:
             for case, outcome in settle(result, left[result.name]).items():
-                progress(str(outcome) if isinstance(outcome, Measured) else f"{case}: {outcome.reason}")
+                progress(str(outcome) if isinstance(outcome, TimedCase) else f"{case}: {outcome.reason}")
 
         for result in context.workers.run(tasks, program(context), folder, tell):
             try:
@@ -132,11 +132,11 @@ def run(context: Context, cases: Sequence[KernelCall], folder: Path) -> StageRes
         }
         if not left:
             break
-    measured = [one for case in cases if isinstance(one := settled[case.case], Measured)]
+    measured = [one for case in cases if isinstance(one := settled[case.case], TimedCase)]
     facts: list[Fact] = []
     for timed in grouped((one.case.shape, one) for one in measured).values():
         facts += _group_facts(timed, context.suite.baseline)
-    outcomes = [one.outcome if isinstance(one := settled[c.case], Measured) else one for c in cases]
+    outcomes = [one.outcome if isinstance(one := settled[c.case], TimedCase) else one for c in cases]
     return StageResult(tuple(facts), tuple(outcomes), samples)
 
 
@@ -147,7 +147,7 @@ def _shared(rule: StopRule, cases: int) -> StopRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class TimedCase:
     """A case's times, with its shape's."""
 
     case: KernelCall
@@ -196,7 +196,7 @@ class Measured:
         return f"{self.case.name}: {', '.join(medians)}"
 
 
-def settle(result: Result, cases: Sequence[KernelCall]) -> dict[Case, Measured | CaseOutcome]:
+def settle(result: TaskResult, cases: Sequence[KernelCall]) -> dict[Case, TimedCase | CaseOutcome]:
     """By case, its times, or its outcome if it has none; omits cases that must be timed again."""
 
     def lost(case: KernelCall, cause: Detail, seconds: float) -> CaseOutcome:
@@ -209,10 +209,10 @@ def settle(result: Result, cases: Sequence[KernelCall]) -> dict[Case, Measured |
         blamed = [c for c in cases if c.variant == result.step.variant] or cases
         return {case.case: lost(case, result.cause or UNANSWERED(), result.seconds) for case in blamed}
     shape = ShapeTimes.from_json(result.data)
-    settled: dict[Case, Measured | CaseOutcome] = {}
+    settled: dict[Case, TimedCase | CaseOutcome] = {}
     for case in cases:
         if times := shape.variants.get(case.variant):
-            one = Measured(case, times, shape)
+            one = TimedCase(case, times, shape)
             void = shape.failed.get(case.variant) or one.void()
             settled[case.case] = lost(case, void, times.seconds) if void else one
         else:
@@ -220,7 +220,7 @@ def settle(result: Result, cases: Sequence[KernelCall]) -> dict[Case, Measured |
     return settled
 
 
-def _samples(result: Result, cases: Sequence[KernelCall]) -> dict[TimeKey, tuple[float, ...]]:
+def _samples(result: TaskResult, cases: Sequence[KernelCall]) -> dict[TimeKey, tuple[float, ...]]:
     """All samples of the cases, void ones too: readers of a record tell them apart by its facts."""
     times = ShapeTimes.from_json(result.data).variants if result.data is not None else {}
     return {
@@ -235,7 +235,7 @@ def _samples(result: Result, cases: Sequence[KernelCall]) -> dict[TimeKey, tuple
 # --- facts --------------------------------------------------------------------------------------
 
 
-def _group_facts(timed: Sequence[Measured], baseline: str) -> Iterator[Fact]:
+def _group_facts(timed: Sequence[TimedCase], baseline: str) -> Iterator[Fact]:
     """The facts of one shape's cases."""
     rank_by = timed[0].case.rank_by
     ranked = {one.case.variant: one for one in timed if one.times.samples.get(rank_by) and not one.doubt(rank_by)}
@@ -283,7 +283,7 @@ def _fact(
     return Fact(case.subject, name, value, FACTS[name].unit, source, detail)
 
 
-def _mode_facts(one: Measured, mode: str) -> Iterator[Fact]:
+def _mode_facts(one: TimedCase, mode: str) -> Iterator[Fact]:
     case, times = one.case, one.times
     how = {
         "back_to_back": f"graph replay of {times.launches} calls: its time over their number",
@@ -313,7 +313,7 @@ def _mode_facts(one: Measured, mode: str) -> Iterator[Fact]:
 
 
 def _ratio_facts(
-    name: str, other: Measured | None, one: Measured | None, case: KernelCall, lacking: Cause
+    name: str, other: TimedCase | None, one: TimedCase | None, case: KernelCall, lacking: Cause
 ) -> Iterator[Fact]:
     """The speedup of a case over another, and its interval if both were timed in the same rounds."""
     values: tuple[float | None, float | None, float | None] = None, None, None

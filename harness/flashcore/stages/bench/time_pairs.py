@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from flashcore.model.cause import cause_text
-from flashcore.model.decide import Process
+from flashcore.model.decide import ProcessTimes
 from flashcore.model.files import make_folder, write_atomically
 from flashcore.model.groups import grouped
 from flashcore.runner import journal
@@ -78,7 +78,7 @@ class Times(NamedTuple):
     again: tuple[float, ...]
 
 
-class Lost(NamedTuple):
+class LostContest(NamedTuple):
     """The reason why a contest was not timed to its end. ``side`` is the build that failed; empty: none of them."""
 
     side: str
@@ -93,13 +93,13 @@ class Timings:
     """
 
     times: dict[str, list[Times]] = field(default_factory=dict)
-    lost: dict[str, Lost] = field(default_factory=dict)
+    lost: dict[str, LostContest] = field(default_factory=dict)
     throttle: set[str] = field(default_factory=set)
 
     @property
-    def processes(self) -> dict[str, list[Process]]:
+    def processes(self) -> dict[str, list[ProcessTimes]]:
         """The data of :func:`flashcore.model.decide.decide`."""
-        return {name: [Process.of(*t) for t in times] for name, times in self.times.items()}
+        return {name: [ProcessTimes.of(*t) for t in times] for name, times in self.times.items()}
 
     def levels(self, name: str) -> tuple[float, float]:
         """The times before and after (us): geometric means over processes of each process's median, as changes are
@@ -142,7 +142,7 @@ def run(context: Context, contests: Sequence[Contest], processes: int) -> Timing
 def _repetition(
     contests: Sequence[Contest],
     payload: Mapping[str, Any],
-    perform: Callable[[list[journal.Task]], list[journal.Result]],
+    perform: Callable[[list[journal.Task]], list[journal.TaskResult]],
     timings: Timings,
 ) -> None:
     """One process times every shape, a task each; after a build crashed it, a shape is timed again without that
@@ -175,18 +175,18 @@ def _settle(shape: ShapeTimes, contests: Sequence[Contest], timings: Timings) ->
         sides = {side: contest.label(side) for side in SIDES}
         failed = next((side for side, label in sides.items() if label in shape.failed), None)
         if failed:
-            timings.lost.setdefault(contest.name, Lost(failed, cause_text(shape.failed[sides[failed]])))
+            timings.lost.setdefault(contest.name, LostContest(failed, cause_text(shape.failed[sides[failed]])))
         else:
             samples = [shape.variants[label].samples[contest.after.rank_by] for label in sides.values()]
             timings.times[contest.name].append(Times(*(tuple(x[: min(map(len, samples))]) for x in samples)))
     timings.throttle.update(shape.state.get("throttle", ()))
 
 
-def _blame(result: journal.Result, contests: Sequence[Contest], timings: Timings) -> None:
+def _blame(result: journal.TaskResult, contests: Sequence[Contest], timings: Timings) -> None:
     """Removes the contest that was in progress when the process failed; if none had begun, all of them."""
     name, _, side = result.step.variant.rpartition("@")
     for contest in [c for c in contests if c.name == name] or contests:
-        timings.lost[contest.name] = Lost(side if contest.name == name else "", result.reason)
+        timings.lost[contest.name] = LostContest(side if contest.name == name else "", result.reason)
 
 
 def order(process: int) -> list[Side]:

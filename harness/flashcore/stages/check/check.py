@@ -24,7 +24,7 @@ from flashcore.model.groups import grouped
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult
 from flashcore.records.freshness import merged
 from flashcore.runner.accuracy import FACT_NAMES, NORMAL, QUANTIZATION
-from flashcore.runner.journal import Result, Task
+from flashcore.runner.journal import Task, TaskResult
 from flashcore.runner.kernel_call import KernelCall, Operator
 from flashcore.runner.process import Program
 from flashcore.stages import settings
@@ -73,10 +73,10 @@ def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
         }
         return Task(name, payload, chunks[case.name])
 
-    def tell(result: Result) -> None:
+    def tell(result: TaskResult) -> None:
         progress(f"{result.name}: {cause_text(_wrong(result)).partition('; ')[0] or 'right'}")
 
-    def results_of(tasks: list[Task]) -> list[Result]:
+    def results_of(tasks: list[Task]) -> list[TaskResult]:
         return context.workers.run(tasks, _program(context), context.folder / "check", tell)
 
     results = {r.name: r for r in results_of([task(c, c.name, c.name in opchecked) for c in ordered])}
@@ -104,7 +104,7 @@ def _program(context: Context) -> Program:
     return Program(command=context.resident or TARGET, limits=limits, children=chosen.children)
 
 
-def _outcome(case: KernelCall, result: Result) -> CaseOutcome:
+def _outcome(case: KernelCall, result: TaskResult) -> CaseOutcome:
     wrong = _wrong(result)
     status: CaseStatus = "skipped" if result.status == "skipped" else "failed" if wrong else "ok"
     return CaseOutcome(case.variant, case.shape, "check", status, wrong, result.seconds)
@@ -135,7 +135,7 @@ def _opcheck_files(context: Context, cases: Sequence[KernelCall]) -> list[Path]:
     return [folder / digest(key)[:32] for key in keys]
 
 
-def _wrong(result: Result) -> Cause | None:
+def _wrong(result: TaskResult) -> Cause | None:
     """Why the case failed; ``None`` if it is right."""
     if result.status != "ok" or result.data is None:
         cause = result.cause or UNANSWERED()
@@ -145,7 +145,7 @@ def _wrong(result: Result) -> Cause | None:
     return kind(complaints, from_json(elements) if elements else None) if complaints else None
 
 
-def _facts(case: KernelCall, result: Result) -> Iterator[Fact]:
+def _facts(case: KernelCall, result: TaskResult) -> Iterator[Fact]:
     """The case's errors, each the worst over seeds and kinds; unmeasured if not finite."""
     worst = (result.data or {}).get("worst", {})
     for name in (*FACT_NAMES, *NORMAL, *(n for n in QUANTIZATION if n in worst)):

@@ -86,7 +86,7 @@ def impossible(
         registers: per thread in the cubin; ``None`` if unknown.
     """
     reasons: dict[str, str] = {}
-    for names, reason in contradictions(Launch(row, values, metrics, chip, registers)):
+    for names, reason in contradictions(CountedLaunch(row, values, metrics, chip, registers)):
         for name in names:
             if name in values:
                 reasons.setdefault(name, f"impossible: {reason}")
@@ -101,7 +101,7 @@ def too_few_flops(flop: float, instructions: float) -> str:
 
 
 @dataclass(frozen=True)
-class Launch:
+class CountedLaunch:
     """A launch and its values; see :func:`impossible`."""
 
     row: Result
@@ -130,7 +130,7 @@ class Launch:
         return self.row.number(metric) if metric in self.row else None
 
 
-def contradictions(launch: Launch) -> Contradictions:
+def contradictions(launch: CountedLaunch) -> Contradictions:
     """The launch's contradictions."""
     checks = (
         _range,
@@ -153,7 +153,7 @@ def _differ(one: float, other: float, factor: float) -> bool:
     return max(one, other) > factor * min(one, other)
 
 
-def _range(launch: Launch) -> Contradictions:
+def _range(launch: CountedLaunch) -> Contradictions:
     """Values out of range, and an achieved occupancy above the theoretical one."""
     values = launch.values
     for name in POSITIVE:
@@ -168,21 +168,21 @@ def _range(launch: Launch) -> Contradictions:
         yield names, f"an achieved occupancy of {percentage(achieved, 1)}, above the theoretical {percentage(most, 1)}"
 
 
-def _clock(launch: Launch) -> Contradictions:
+def _clock(launch: CountedLaunch) -> Contradictions:
     names = ("ncu_duration", "elapsed_cycles", "sm_clock")
     time, cycles, clock = map(launch.values.get, names)
     if time and cycles and clock and _differ(cycles, time * 1e-9 * clock, FAR):
         yield names, f"{whole(cycles)} cycles in {whole(time)} ns contradict a clock of {whole(clock / 1e6)} MHz"
 
 
-def _size(launch: Launch) -> Contradictions:
+def _size(launch: CountedLaunch) -> Contradictions:
     for name, dims in (("ncu_grid_size", launch.row.grid), ("ncu_block_size", launch.row.block)):
         size = math.prod(dims)
         if size and launch.values.get(name, size) != size:
             yield (name,), f"{whole(launch.values[name])}, but the launch has {dims}"
 
 
-def _occupancy(launch: Launch) -> Contradictions:
+def _occupancy(launch: CountedLaunch) -> Contradictions:
     """Occupancy and waves, recomputed from the limits, and the register limit, recomputed from the registers."""
     row, values, warps = launch.row, launch.values, launch.warps_per_block
     limits = [values.get(f"occupancy_limit_{r}") for r in ("registers", "shared_mem", "warps", "blocks", "barriers")]
@@ -207,14 +207,14 @@ def _occupancy(launch: Launch) -> Contradictions:
             yield ("ncu_registers", "occupancy_limit_registers"), reason
 
 
-def _registers(launch: Launch) -> Contradictions:
+def _registers(launch: CountedLaunch) -> Contradictions:
     """The driver allocates at least the cubin's registers: at most 16, or the cubin's rounded up to a multiple of 8."""
     allocated, needed = launch.values.get("ncu_registers"), launch.registers
     if needed is not None and allocated is not None and not needed <= allocated <= max(16, -(-needed // 8) * 8):
         yield ("ncu_registers",), f"{whole(allocated)} registers per thread, but the cubin has {needed}"
 
 
-def _sectors(launch: Launch) -> Contradictions:
+def _sectors(launch: CountedLaunch) -> Contradictions:
     for name, size in launch.values.items():
         metric = launch.metrics.get(name, "")
         if "__t_bytes." in metric or metric.startswith("dram__bytes"):
@@ -223,7 +223,7 @@ def _sectors(launch: Launch) -> Contradictions:
                 yield (name,), f"{whole(size)} bytes are not {whole(sectors)} sectors of {_SECTOR}"
 
 
-def _instructions(launch: Launch) -> Contradictions:
+def _instructions(launch: CountedLaunch) -> Contradictions:
     executed, issued = launch.values.get("instructions"), launch.values.get("instructions_issued")
     total = sum(launch.executed.values())
     if executed and total and _differ(executed, total, FAR):
@@ -239,7 +239,7 @@ def _instructions(launch: Launch) -> Contradictions:
         )
 
 
-def _opcodes(launch: Launch) -> Contradictions:
+def _opcodes(launch: CountedLaunch) -> Contradictions:
     """Counters against executions per opcode: at most 32 threads per warp, and 0 only if no warp executed it."""
     if not launch.executed or launch.chip.startswith(PACKED):
         return
@@ -266,7 +266,7 @@ def _opcodes(launch: Launch) -> Contradictions:
         yield ("bank_conflicts", "shared_wavefronts"), f"{whole(conflicts)} conflicts in {whole(wavefronts)} wavefronts"
 
 
-def _tensor(launch: Launch) -> Contradictions:
+def _tensor(launch: CountedLaunch) -> Contradictions:
     """Matrix instructions against the tensor pipe's counters, and their FLOPs against the counters of each type."""
     if launch.chip.startswith(PACKED):
         return
@@ -313,7 +313,7 @@ def tensor_flop(row: Result) -> dict[str, float] | None:
     return flop
 
 
-def _dram(launch: Launch) -> Contradictions:
+def _dram(launch: CountedLaunch) -> Contradictions:
     """DRAM bytes over time against DRAM throughput, if that is above 5 % of the peak."""
     names = ("dram_read_bytes", "dram_write_bytes", "dram_throughput")
     (read, write, share), time = map(launch.values.get, names), launch.values.get("ncu_duration")
@@ -331,7 +331,7 @@ def _dram(launch: Launch) -> Contradictions:
         )
 
 
-def _rollups(launch: Launch) -> Contradictions:
+def _rollups(launch: CountedLaunch) -> Contradictions:
     """Sum over average is the number of hardware units, the same for all counters of a unit. Counters that differ from
     the majority are impossible; without a majority, all are."""
     units: dict[str, list[tuple[str, float]]] = {}

@@ -70,7 +70,7 @@ _COUNT_TOLERANCE = 0.5  # counts are integers: parts must add up to the total
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class CounterValue:
     """A value, or ``None`` and its cause. ``weight`` is the denominator of a ratio, if measured."""
 
     value: float | None
@@ -88,7 +88,7 @@ class Measured:
         return cause_text(self.detail)
 
 
-Values = dict[str, Measured]
+Values = dict[str, CounterValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def facts_of(
         for row, values in zip(rows, launches, strict=True):
             values |= _phase_shares(row, built.code, refused.get(SAMPLES, ""))
     combined = _combine(launches, chip)
-    combined["kernel_launches"] = Measured(float(len(rows)))
+    combined["kernel_launches"] = CounterValue(float(len(rows)))
     combined["plan_matches"] = _plan_matches(rows, built)
     facts = as_facts(case, combined)
     kernels: dict[str, list[int]] = {}
@@ -174,10 +174,10 @@ def facts_of(
 
 def unmeasured(variant: str, shape: str, cause: Cause) -> list[Fact]:
     """The facts of a case that could not be profiled: all unmeasured, with one cause."""
-    return as_facts(CaseSubject(Case(variant, shape)), dict.fromkeys(MEASURED, Measured(None, cause)))
+    return as_facts(CaseSubject(Case(variant, shape)), dict.fromkeys(MEASURED, CounterValue(None, cause)))
 
 
-def as_facts(subject: Subject, values: Mapping[str, Measured]) -> list[Fact]:
+def as_facts(subject: Subject, values: Mapping[str, CounterValue]) -> list[Fact]:
     """One subject's facts, in the catalogue's order."""
     names = [n for n in MEASURED if n in values] + [n for n in values if n.startswith(PHASE_SHARE)]
     return [Fact(subject, n, values[n].value, FACTS[n].unit, Source.NCU, values[n].detail) for n in names]
@@ -209,29 +209,29 @@ def launch_values(
     return values
 
 
-def _read(row: Result, spec: FactSpec, chip: str, refused: Mapping[str, str]) -> Measured:
+def _read(row: Result, spec: FactSpec, chip: str, refused: Mapping[str, str]) -> CounterValue:
     metric = spec.ncu_name(chip)
     if metric is None:
-        return Measured(None, NO_COUNTER(chip))
+        return CounterValue(None, NO_COUNTER(chip))
     if metric in refused and metric not in row:  # ncu returns some refused metrics nevertheless
-        return Measured(None, COUNTER_REFUSED(metric, refused[metric]))
+        return CounterValue(None, COUNTER_REFUSED(metric, refused[metric]))
     if metric not in row and spec.name.startswith(_TENSOR) and (flop := _by_instructions(row, spec, chip)) is not None:
-        return Measured(flop, "as the instructions executed do, by their shapes and types")
+        return CounterValue(flop, "as the instructions executed do, by their shapes and types")
     reading = row.read(metric)
     if spec.many_passes and metric not in row:
-        return Measured(None, NotReturned(isinstance(reading.detail, NotReturned) and reading.detail.report, True))
+        return CounterValue(None, NotReturned(isinstance(reading.detail, NotReturned) and reading.detail.report, True))
     if spec.opcodes:
         return _opcodes(reading, spec.opcodes)
     weight = row.number(spec.weight) if spec.weight is not None else None
     if spec.kind is Kind.RATIO and weight == 0:
-        return Measured(None, ZERO_DENOMINATOR(spec.weight or ""), weight)
+        return CounterValue(None, ZERO_DENOMINATOR(spec.weight or ""), weight)
     if reading.value is None:
-        return Measured(None, reading.detail, weight)
+        return CounterValue(None, reading.detail, weight)
     value = convert(reading.value, reading.unit, spec.unit)
     if value is None or not math.isfinite(value):
         actual = f"{reading.value:g} {reading.unit or '(no unit)'}"
-        return Measured(None, NO_NUMBER(actual, f"expected a value in {spec.unit}"), weight)
-    return Measured(value, reading.detail, weight)
+        return CounterValue(None, NO_NUMBER(actual, f"expected a value in {spec.unit}"), weight)
+    return CounterValue(value, reading.detail, weight)
 
 
 def _by_instructions(row: Result, spec: FactSpec, chip: str) -> float | None:
@@ -243,26 +243,26 @@ def _by_instructions(row: Result, spec: FactSpec, chip: str) -> float | None:
     return None if value and sums and sums.ncu_name(chip) else value
 
 
-def _opcodes(reading: Reading, opcodes: Sequence[str]) -> Measured:
+def _opcodes(reading: Reading, opcodes: Sequence[str]) -> CounterValue:
     """Executions of these opcodes. A missing opcode counts as 0 only if the listed ones add up to ncu's total."""
     total = reading.value
     if total is None:
-        return Measured(None, reading.detail)
+        return CounterValue(None, reading.detail)
     if reading.instances is None and total > 0:
-        return Measured(None, NO_NUMBER("no counts per opcode (--print-metric-instances details)"))
+        return CounterValue(None, NO_NUMBER("no counts per opcode (--print-metric-instances details)"))
     listed = reading.instances or {}
     added = math.fsum(listed.values())
     if abs(added - total) > _COUNT_TOLERANCE:
         evidence = f"ncu's counts per opcode add up to {added:,.0f}, not to its total {total:,.0f}"
-        return Measured(None, COUNTER_CONTRADICTS(evidence))
-    return Measured(math.fsum(listed.get(opcode, 0.0) for opcode in opcodes))
+        return CounterValue(None, COUNTER_CONTRADICTS(evidence))
+    return CounterValue(math.fsum(listed.get(opcode, 0.0) for opcode in opcodes))
 
 
-def _barriers_per_block(row: Result, executed: Measured) -> Measured:
+def _barriers_per_block(row: Result, executed: CounterValue) -> CounterValue:
     if executed.value is None:
         return executed
     warps = math.prod(row.grid) * math.ceil(math.prod(row.block) / 32)
-    return Measured(executed.value / warps) if warps else Measured(None, NO_NUMBER("an empty grid or block"))
+    return CounterValue(executed.value / warps) if warps else CounterValue(None, NO_NUMBER("an empty grid or block"))
 
 
 # --- phases --------------------------------------------------------------------------------------
@@ -273,15 +273,15 @@ def _phase_shares(row: Result, code: phases.Code, refused: str) -> Values:
     names = [PHASE_SHARE + phase for phase in code.names]
     samples = COUNTER_REFUSED(SAMPLES, refused) if refused else _samples_by_phase(row, code)
     if isinstance(samples, Cause):
-        return dict.fromkeys(names, Measured(None, samples))
+        return dict.fromkeys(names, CounterValue(None, samples))
     total = math.fsum(samples.values())
     if total == 0:
-        return dict.fromkeys(names, Measured(None, NO_SAMPLES()))
+        return dict.fromkeys(names, CounterValue(None, NO_SAMPLES()))
     values: Values = {}
     for name, phase in zip(names, code.names, strict=True):
         share = samples.get(phase, 0.0) / total
         error = 100 * math.sqrt(share * (1 - share) / total)
-        values[name] = Measured(100 * share, Sampled(total, round(error, 1)))
+        values[name] = CounterValue(100 * share, Sampled(total, round(error, 1)))
     return values
 
 
@@ -299,7 +299,7 @@ def _samples_by_phase(row: Result, code: phases.Code) -> dict[str, float] | Caus
     phase_at = code.kernels[kernel]
     reading = row.read(SAMPLES)
     if reading.value is None:
-        return Measured(None, reading.detail).cause
+        return CounterValue(None, reading.detail).cause
     sampled, executed = _addresses(reading.instances), _addresses(row.read(EXECUTED).instances)
     if abs(math.fsum(sampled.values()) - reading.value) > _COUNT_TOLERANCE:
         return COUNTER_CONTRADICTS(f"ncu's samples per address do not add up to its total {reading.value:,.0f}")
@@ -366,36 +366,36 @@ def _derive(values: Values, chip: str) -> None:
     values["memory_stalls"] = _share(memory, total)
 
 
-def _plausible(flop: Measured, values: Values) -> Measured:
+def _plausible(flop: CounterValue, values: Values) -> CounterValue:
     """The tensor FLOPs; unmeasured if they are too few for the matrix instructions: some had a type without a
     counter."""
     products = (values["tensor_instructions"].value or 0) - (values["tensor_hfma2_instructions"].value or 0)
     reason = "" if flop.value is None else crosschecks.too_few_flops(flop.value, products)
-    return Measured(None, COUNTER_CONTRADICTS(reason)) if reason else flop
+    return CounterValue(None, COUNTER_CONTRADICTS(reason)) if reason else flop
 
 
-def _sum(values: Values, factors: Mapping[str, int], has: set[str]) -> Measured:
+def _sum(values: Values, factors: Mapping[str, int], has: set[str]) -> CounterValue:
     """The weighted sum of the facts that the chip has; unmeasured if any of those is."""
     parts = {name: factor for name, factor in factors.items() if name in has}
     if not parts:
-        return Measured(None, NONE_OF(tuple(factors)))
+        return CounterValue(None, NONE_OF(tuple(factors)))
     result = 0.0
     for name, factor in parts.items():
         value = values[name].value
         if value is None:
-            return Measured(None, PART_UNMEASURED(name, values[name].cause))
+            return CounterValue(None, PART_UNMEASURED(name, values[name].cause))
         result += factor * value
-    return Measured(result)
+    return CounterValue(result)
 
 
-def _share(part: Measured, total: Measured) -> Measured:
+def _share(part: CounterValue, total: CounterValue) -> CounterValue:
     if part.value is None:
         return part
     if total.value is None:
         return total
     if total.value == 0:
-        return Measured(None, NO_STALLS())
-    return Measured(100.0 * part.value / total.value)
+        return CounterValue(None, NO_STALLS())
+    return CounterValue(100.0 * part.value / total.value)
 
 
 # --- the case ------------------------------------------------------------------------------------
@@ -415,7 +415,7 @@ def _combine(launches: Sequence[Values], chip: str) -> Values:
     return case
 
 
-def _combine_one(name: str, launches: Sequence[Values]) -> Measured:
+def _combine_one(name: str, launches: Sequence[Values]) -> CounterValue:
     values = [launch[name] for launch in launches]
     if len(values) == 1:
         return values[0]
@@ -428,48 +428,48 @@ def _combine_one(name: str, launches: Sequence[Values]) -> Measured:
     for i, measured in counted:
         if measured.value is None:
             same = all(v.value is None and v.detail == measured.detail for _, v in counted)
-            return Measured(None, measured.detail if same else LAUNCH_UNMEASURED(i, measured.cause))
+            return CounterValue(None, measured.detail if same else LAUNCH_UNMEASURED(i, measured.cause))
         numbers.append(measured.value)
     match kind:
         case Kind.COUNTER:
-            return Measured(math.fsum(numbers))
+            return CounterValue(math.fsum(numbers))
         case Kind.MAXIMUM:
-            return Measured(max(numbers))
+            return CounterValue(max(numbers))
         case Kind.PERCENTAGE:
             return _mean(numbers, [launch["ncu_duration"].value for launch in launches], "ncu_duration")
         case Kind.RATIO:
             weights = [v.weight for _, v in counted]
             return _mean(numbers, weights, FACTS[name].weight or "its denominator")
         case Kind.NONE:
-            return Measured(None, NOT_ADDITIVE())
+            return CounterValue(None, NOT_ADDITIVE())
 
 
-def _mean(numbers: Sequence[float], weights: Sequence[float | None], weight: str) -> Measured:
+def _mean(numbers: Sequence[float], weights: Sequence[float | None], weight: str) -> CounterValue:
     factors = [w for w in weights if w is not None]
     if len(factors) < len(weights):
-        return Measured(None, CANNOT_COMBINE(len(weights), weight, "unmeasured"))
+        return CounterValue(None, CANNOT_COMBINE(len(weights), weight, "unmeasured"))
     total = math.fsum(factors)
     if total <= 0:
-        return Measured(None, CANNOT_COMBINE(len(weights), weight, "0"))
-    return Measured(math.fsum(n * w for n, w in zip(numbers, factors, strict=True)) / total)
+        return CounterValue(None, CANNOT_COMBINE(len(weights), weight, "0"))
+    return CounterValue(math.fsum(n * w for n, w in zip(numbers, factors, strict=True)) / total)
 
 
-def _plan_matches(rows: Sequence[Result], built: Built) -> Measured:
+def _plan_matches(rows: Sequence[Result], built: Built) -> CounterValue:
     """1 if ncu's launches match the plan in number and order, else 0 with the first difference."""
     plan = built.plan
     if built.is_linked:
         rows = [row for row in rows if canonical(row.kernel) in built.registers]
     if plan is None:
-        return Measured(None, NO_PLAN(profiled=True))
+        return CounterValue(None, NO_PLAN(profiled=True))
     if plan.cause:
-        return Measured(None, PLAN_FAILED(plan.cause))
+        return CounterValue(None, PLAN_FAILED(plan.cause))
     if len(rows) != len(plan.launches):
         seen = ", ".join(canonical(row.kernel) for row in rows)
-        return Measured(0.0, f"launches in the plan: {len(plan.launches)}, seen by ncu: {len(rows)}: {seen}")
+        return CounterValue(0.0, f"launches in the plan: {len(plan.launches)}, seen by ncu: {len(rows)}: {seen}")
     for i, (row, launch) in enumerate(zip(rows, plan.launches, strict=True)):
         if difference := _difference(row, launch):
-            return Measured(0.0, f"launch {i}: {difference}")
-    return Measured(1.0)
+            return CounterValue(0.0, f"launch {i}: {difference}")
+    return CounterValue(1.0)
 
 
 def _difference(row: Result, launch: Launch) -> str:

@@ -33,7 +33,7 @@ from flashcore.readers.kernel_names import canonical
 from flashcore.readers.ncu import raw_page
 from flashcore.readers.ncu import results as ncu_results
 from flashcore.runner import rounds
-from flashcore.runner.journal import Result, Task
+from flashcore.runner.journal import Task, TaskResult
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.process import Program
 from flashcore.runner.queue import Pool
@@ -267,7 +267,7 @@ class UnderNcu:
         return Program(command=command, limits=settings.limits, at_once=True)
 
     def _batches(self, path: Path, tasks: list[Task], metrics: list[str]) -> None:
-        def tell(result: Result) -> None:
+        def tell(result: TaskResult) -> None:
             if result.status == "failed":
                 log = _logs(path)
                 if missing := reported_in(log):
@@ -278,7 +278,7 @@ class UnderNcu:
 
         self.profiling.workers.run(tasks, self.program(metrics), path, tell)
 
-    def harvest(self, path: Path, answers: Mapping[str, Result], settled: Settled[Rows]) -> None:
+    def harvest(self, path: Path, answers: Mapping[str, TaskResult], settled: Settled[Rows]) -> None:
         """Assigns to each case the rows of its range."""
         log = _logs(path)
         refused = ncu.refused_metrics(log, [*self.metrics(True), *self.metrics(False)])
@@ -322,7 +322,7 @@ class UnderNcu:
                     incomplete[name] = ROWS_MISSING(table.notes)
         return rows, unreadable, incomplete
 
-    def _table(self, report: Path, saved: Path) -> raw_page.Table:
+    def _table(self, report: Path, saved: Path) -> raw_page.RawTable:
         """A batch's table: from the saved CSV if that is complete, else from ncu's report."""
         if saved.exists():
             try:

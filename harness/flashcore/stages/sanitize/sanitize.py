@@ -33,7 +33,7 @@ from flashcore.model.causes import (
 from flashcore.model.files import writing
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult, Subject
 from flashcore.runner import rounds
-from flashcore.runner.journal import Result, Task, begun, hung
+from flashcore.runner.journal import Task, TaskResult, begun, hung
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.process import Limits, Program
 from flashcore.runner.queue import Pool
@@ -72,7 +72,7 @@ def command_line(sanitizer: Path | str, tool: Tool, log: Path, target: Sequence[
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class SanitizerReport:
     """The counts of one process, and the tool's first complaint."""
 
     errors: int
@@ -91,7 +91,7 @@ _LINE = r"(?m)^=+ ?(.*)$"
 _BLIND = r"(?m)^=+ .*(?:Internal Sanitizer Error|[Oo]ut of memory|is not supported|Unsupported).*$"
 
 
-def parse(text: str, tool: Tool) -> Report | str:
+def parse(text: str, tool: Tool) -> SanitizerReport | str:
     """The counts in a tool's log, or why it has none."""
     if blind := re.search(_BLIND, text):
         return f"compute-sanitizer did not work: {blind[0].lstrip('= ')}"
@@ -100,7 +100,7 @@ def parse(text: str, tool: Tool) -> Report | str:
         lines = [line.strip() for line in re.findall(_LINE, text) if line.strip()]
         return "compute-sanitizer gave no count" + (f": {' | '.join(lines[-2:])}" if lines else "")
     errors, *warnings = (int(n.replace(",", "")) for n in summary.groups())
-    return Report(errors, sum(warnings), _first(text))
+    return SanitizerReport(errors, sum(warnings), _first(text))
 
 
 def _first(text: str) -> str:
@@ -134,7 +134,7 @@ def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
     folder = context.folder / "sanitize"
     progress = context.progress("sanitize", len(cases))
     tasks = [Task(case.name, {"case": case.to_json(), "device": context.device}) for case in cases]
-    settled: dict[Tool, Settled[Report]] = {}
+    settled: dict[Tool, Settled[SanitizerReport]] = {}
     stuck: dict[str, HungBefore] = {}
     with writing(folder):
         for tool in chosen.tools:
@@ -142,7 +142,7 @@ def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
             ready = [t for t in tasks if t.variant not in stuck]
             results = settled[tool] = rounds.settle(folder / tool, ready, stage.perform, stage.harvest)
             results.failed |= {t.name: stuck[t.variant] for t in tasks if t not in ready}
-            stuck |= hung(Result(name, "failed", cause) for name, cause in results.failed.items())
+            stuck |= hung(TaskResult(name, "failed", cause) for name, cause in results.failed.items())
     facts: list[Fact] = []
     outcomes: list[CaseOutcome] = []
     for case in cases:
@@ -163,7 +163,7 @@ def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
     return StageResult(tuple(facts), tuple(outcomes))
 
 
-def _facts(subject: Subject, tool: Tool, report: Report | None, missing: Cause) -> list[Fact]:
+def _facts(subject: Subject, tool: Tool, report: SanitizerReport | None, missing: Cause) -> list[Fact]:
     names = ["errors"] + (["warnings"] if tool == "racecheck" else [])
     values: list[int | None] = [None, None] if report is None else [report.errors, report.warnings]
     detail = missing if report is None else report.first
@@ -182,14 +182,14 @@ class _UnderTool:
     workers: Pool
     progress: Say
 
-    def perform(self, path: Path, tasks: list[Task], settled: Settled[Report]) -> None:
+    def perform(self, path: Path, tasks: list[Task], settled: Settled[SanitizerReport]) -> None:
         """Runs the cases together, and each doubtful one alone."""
         sanitizer, tool = self.sanitizer, self.tool  # these may be sent to another host
 
         def command(task_file: Path, journal: Path) -> list[str]:
             return command_line(sanitizer, tool, _log(journal), TARGET(task_file, journal))
 
-        def tell(result: Result) -> None:
+        def tell(result: TaskResult) -> None:
             self.progress(f"{self.tool} {rounds.progress_line(result, 'ran')}")
 
         together = [t for t in tasks if t.name not in settled.open]
@@ -199,7 +199,7 @@ class _UnderTool:
             program = Program(command=command, limits=limits, environment=ENVIRONMENT, at_once=True)
             self.workers.run(group, program, path, tell)
 
-    def harvest(self, path: Path, answers: Mapping[str, Result], settled: Settled[Report]) -> None:
+    def harvest(self, path: Path, answers: Mapping[str, TaskResult], settled: Settled[SanitizerReport]) -> None:
         """Attributes each process' counts to its cases."""
         for name, result in answers.items():
             over = settled.failed if isinstance(result.cause, Hang | HungBefore) else settled.open

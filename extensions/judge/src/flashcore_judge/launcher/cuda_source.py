@@ -12,7 +12,7 @@ from flashcore.build.ninja_graph import HARNESS_INCLUDE, OBJECT, RECORDER_SOURCE
 from flashcore.errors import FlashcoreError
 from flashcore.features.recorded.launchers import (
     WORKSPACE,
-    Device,
+    LauncherDevice,
     attributes,
     kernels,
     struct,
@@ -47,7 +47,7 @@ def planned(case: KernelCall, inputs: dict[str, Any], artifact: Artifact, folder
     if workspace := workspace_bytes(library, sizes):
         tensors["workspace"] = Tensor(dtype="uint8", sizes=[workspace], role="workspace")
         places["workspace"] = WORKSPACE
-    gpu = Device(artifact.arch, attributes(artifact.arch), kernels(artifact.cubin or "", artifact.arch))
+    gpu = LauncherDevice(artifact.arch, attributes(artifact.arch), kernels(artifact.cubin or "", artifact.arch))
     if cause := gpu.call(library, struct(members), sizes):
         raise FlashcoreError(f"{case.name}: expected launches, found: {cause_text(cause)}")
     ranges = {
