@@ -38,7 +38,7 @@ from flashcore.pipeline.judging import Rules, judge_record
 RUNS = (
     "20261201T110251Z-5b8e",
     "20261201T110721Z-2275",
-    "20261201T111116Z-d794",
+    "20261201T113945Z-7c3c",
     "20261201T111310Z-fc90",
     "20261201T111158Z-403b",
 )

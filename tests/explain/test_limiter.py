@@ -65,7 +65,12 @@ def roofs() -> Readings:
     return published("roofs")
 
 
-@pytest.mark.parametrize(
+@pytest.fixture(scope="module")
+def uncounted(roofs: Readings) -> Readings:
+    return Readings(replace(roofs.record, facts=Facts([f for f in roofs.record.facts if f.source != "ncu"])))
+
+
+ROOFS = pytest.mark.parametrize(
     ("variant", "shape", "kind", "words"),
     [
         ("dram_read_u4", "dram_read_h200", "dram", "DRAM busy 9. %"),
@@ -80,17 +85,28 @@ def roofs() -> Readings:
         ("launch", "launch_h200", "launch", "launches 9. %"),
     ],
 )
+
+
+@ROOFS
 def test_the_published_roofs_are_held_by_what_they_are_made_of(
-    roofs: Readings, variant: str, shape: str, kind: str, words: str
+    uncounted: Readings, variant: str, shape: str, kind: str, words: str
 ) -> None:
-    parts = time_parts(roofs, variant, shape)
+    parts = time_parts(uncounted, variant, shape)
     assert parts.limiter and parts.limiter.kind == kind and re.match(words, parts.text)
     assert "no counters" in parts.note
 
 
-def test_what_has_no_known_roof_is_unattributed(roofs: Readings) -> None:
-    parts = time_parts(roofs, "l2_read_u4", "l2_read_h200")
+@ROOFS
+def test_counters_name_the_same_limiter(roofs: Readings, variant: str, shape: str, kind: str, words: str) -> None:
+    limiter = time_parts(roofs, variant, shape).limiter
+    assert limiter and limiter.kind == ("issue" if kind == "fp32" else kind)  # FMAs alone fill the issue slots
+
+
+def test_what_has_no_known_roof_is_unattributed_without_counters(roofs: Readings, uncounted: Readings) -> None:
+    parts = time_parts(uncounted, "l2_read_u4", "l2_read_h200")
     assert parts.limiter is None and parts.text == "" and parts.parts[-1].share > 95
+    counted = time_parts(roofs, "l2_read_u4", "l2_read_h200").limiter
+    assert counted and counted.kind == "l2"
 
 
 @pytest.mark.slow

@@ -94,7 +94,7 @@ def test_no_command_replaces_a_device(words: tuple[str, ...], tmp_path: Path) ->
     path = device(tmp_path)
     *command, last = words
     option = [f"{last}{path}"] if last.endswith("=") else [last, str(path)]
-    main([*command, str(ROOT / "profiles" / "20261201T111116Z-d794.run.zip"), *option])
+    main([*command, str(ROOT / "profiles" / "20261201T113945Z-7c3c.run.zip"), *option])
     assert path.is_char_device()
 
 

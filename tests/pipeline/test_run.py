@@ -42,7 +42,7 @@ def test_an_interrupted_run_is_continued_on_the_gpus_that_are_named(
 
 # --- roofs: measured once for a machine; another GPU, driver or limit makes it another machine ---
 
-RUN = "20261201T111116Z-d794"
+RUN = "20261201T113945Z-7c3c"
 
 
 class Host:
