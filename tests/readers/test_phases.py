@@ -29,7 +29,7 @@ from flashcore.readers.phases import Code, Sources, of_code, of_lines, of_varian
 from flashcore.stages.context import Context
 from flashcore.stages.profile import code as profiled_code
 from flashcore.stages.profile import ncu_facts
-from flashcore.stages.profile.ncu_facts import Built as BuiltCase
+from flashcore.stages.profile.ncu_facts import CaseBuild as BuiltCase
 from flashcore.stages.settings import Settings
 from tests import factory
 from tests.conftest import TESTS

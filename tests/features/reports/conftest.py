@@ -7,13 +7,13 @@ import subprocess
 import pytest
 
 from flashcore.features.reports import activity
-from flashcore.features.reports.activity import Recorder
+from flashcore.features.reports.activity import ActivityRecorder
 from flashcore.machine import toolchain
 from tests.conftest import ROOT
 
 
 @pytest.fixture(scope="module")
-def recorder(tmp_path_factory: pytest.TempPathFactory) -> Recorder:
+def recorder(tmp_path_factory: pytest.TempPathFactory) -> ActivityRecorder:
     headers = activity.include_folders()
     if not headers:
         pytest.skip("headers: no cupti.h and cuda.h on this machine")
@@ -24,4 +24,4 @@ def recorder(tmp_path_factory: pytest.TempPathFactory) -> Recorder:
     subprocess.run([toolchain.find_cxx(), "-xc", "-shared", "-fPIC", *includes, source, "-o", standin], check=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder))
-        return Recorder(activity.compiled(headers), standin)
+        return ActivityRecorder(activity.compiled(headers), standin)

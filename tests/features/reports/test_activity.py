@@ -20,7 +20,7 @@ from flashcore.features.reports.activity import (
     NOTHING_RECORDED,
     ONLY_NCU,
     RECORDS_DROPPED,
-    Recorder,
+    ActivityRecorder,
 )
 from flashcore.features.reports.capture import CaptureSettings, capture
 from flashcore.features.reports.survey import LaunchKey, SurveyedLaunch
@@ -33,7 +33,7 @@ Run = Callable[[str], tuple[dict[str, list[SurveyedLaunch]], Cause | None]]
 
 
 @pytest.fixture
-def ran(recorder: Recorder, tmp_path: Path) -> Run:
+def ran(recorder: ActivityRecorder, tmp_path: Path) -> Run:
     """Runs a script with the library; what its processes recorded."""
 
     def start(body: str) -> tuple[dict[str, list[SurveyedLaunch]], Cause | None]:
@@ -112,7 +112,7 @@ def test_a_process_without_cuda_writes_nothing(ran: Run) -> None:
 
 
 def test_a_capture_runs_the_command_twice_and_ncu_measures_only(
-    recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recorder: ActivityRecorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NCU_LOG", str(tmp_path / "log"))
     captured = run(LOOP, tmp_path, recorder=recorder, kernel="big|small")
@@ -124,14 +124,14 @@ def test_a_capture_runs_the_command_twice_and_ncu_measures_only(
 
 
 def test_a_measured_launch_is_matched_if_ncu_counts_its_registers_differently(
-    recorder: Recorder, tmp_path: Path
+    recorder: ActivityRecorder, tmp_path: Path
 ) -> None:
     body = "for i in range(9): launch('_Z1kv', registers=40 if 'FLASHCORE_CUPTI' in os.environ else 48)"
     captured = run(body, tmp_path, recorder=recorder)
     assert [ran.name for ran in captured.runs] == ["survey", "measure-1"] and not captured.missed
 
 
-def test_only_so_many_launches_are_considered(recorder: Recorder, tmp_path: Path) -> None:
+def test_only_so_many_launches_are_considered(recorder: ActivityRecorder, tmp_path: Path) -> None:
     captured = run(LOOP, tmp_path, recorder=recorder, kernel="small|tiny", skip=1, count=1)
     assert measured(captured) == {"tiny(int)"} and sum(len(case.us) for case in captured.survey.cases) == 2
 
@@ -147,11 +147,11 @@ def test_only_so_many_launches_are_considered(recorder: Recorder, tmp_path: Path
     ],
 )
 def test_where_cupti_cannot_ncu_surveys_and_the_cause_is_typed(
-    recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, cause: Cause
+    recorder: ActivityRecorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, cause: Cause
 ) -> None:
     monkeypatch.setenv("CUPTI_STANDIN", mode)
     if mode == "gone":
-        recorder = Recorder(recorder.library, tmp_path)
+        recorder = ActivityRecorder(recorder.library, tmp_path)
     loads = "ctypes.CDLL(os.environ['CUDA_INJECTION64_PATH']).InitializeInjection()" if mode == "gone" else "pass"
     body = f"if 'NCU_LAUNCHES' not in os.environ: {loads}; sys.exit()\n" if mode in ("gone", "none") else ""
     body += LOOP
@@ -162,7 +162,7 @@ def test_where_cupti_cannot_ncu_surveys_and_the_cause_is_typed(
     assert captured.by_ncu == cause or (mode == "gone" and getattr(captured.by_ncu, "code", "") == CUPTI_FAILED.code)
 
 
-def test_the_library_is_compiled_once(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_library_is_compiled_once(recorder: ActivityRecorder, monkeypatch: pytest.MonkeyPatch) -> None:
     headers = activity.include_folders()
     monkeypatch.setenv("XDG_CACHE_HOME", str(recorder.library.parents[1]))
     before = recorder.library.stat()
@@ -202,7 +202,7 @@ torch.cuda.synchronize()
 def test_on_a_gpu_cupti_and_ncu_count_the_same_launches_in_the_same_order(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     recorder, script = activity.recorder(), [sys.executable, "-c", TRAIN]
-    assert isinstance(recorder, Recorder)
+    assert isinstance(recorder, ActivityRecorder)
     ncu = find_ncu()
     by_cupti = capture(script, tmp_path / "cupti", CaptureSettings(ncu=ncu, recorder=recorder))
     by_ncu = capture(script, tmp_path / "ncu", CaptureSettings(ncu=ncu, recorder=NO_CUPTI("")))

@@ -10,7 +10,7 @@ import pytest
 from flashcore.cli.main import main
 from flashcore.errors import Exit
 from flashcore.features.reports import activity
-from flashcore.features.reports.activity import Recorder
+from flashcore.features.reports.activity import ActivityRecorder
 from flashcore.features.reports.capture import Captured, Ran
 from flashcore.features.reports.capture_command import NO_END, _exit, _name
 from flashcore.features.reports.survey import Survey
@@ -19,7 +19,7 @@ from tests.support.capturing import LOOP, NCU, command
 
 
 def test_a_command_becomes_a_run_and_its_output_and_exit_code_are_passed_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, recorder: Recorder
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, recorder: ActivityRecorder
 ) -> None:
     """Starts the command twice, with real processes: how they work together is seen nowhere else."""
     monkeypatch.setattr(activity, "recorder", lambda: recorder)

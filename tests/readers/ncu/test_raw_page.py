@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flashcore.readers.ncu.numerals import convert
 from flashcore.readers.ncu.raw_page import NVTX_COLUMN, LayoutError, RawTable, cell, numbers_in, parse, ranges_of
-from flashcore.readers.ncu.results import EXECUTED, Reading, Result
+from flashcore.readers.ncu.results import EXECUTED, MetricReading, Result
 from tests.recorded import RECORDED
 
 NVTX = f"{NVTX_COLUMN}:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
@@ -34,7 +34,7 @@ def table(metrics: dict[str, tuple[str, list[str]]], ranges: list[str]) -> str:
     return out.getvalue()
 
 
-def reading(text: str) -> Reading:
+def reading(text: str) -> MetricReading:
     """The reading of a launch whose only metric has this cell."""
     return Result(0, "k", "kernel", (1, 1, 1), (1, 1, 1), (9, 0), {"m__a.sum": cell(text)}).read("m__a.sum")
 

@@ -16,7 +16,7 @@ from flashcore.model.record import CaseSubject, Fact, Facts, Launch, Plan, Subje
 from flashcore.readers.ncu.raw_page import Cells, parse
 from flashcore.readers.ncu.results import Result
 from flashcore.stages.profile import ncu_facts
-from flashcore.stages.profile.ncu_facts import INFERRED, MEASURED, Built, facts_of, metrics_to_request, unmeasured
+from flashcore.stages.profile.ncu_facts import INFERRED, MEASURED, CaseBuild, facts_of, metrics_to_request, unmeasured
 from tests.recorded import RECORDED
 
 CASE = CaseSubject(Case("v", "s"))
@@ -65,7 +65,7 @@ def _times(sectors: str | None) -> str:
 
 
 def case(*rows: Result, chip: str = "gh100", refused: dict[str, str] | None = None, plan: Plan | None = None) -> Facts:
-    return Facts(facts_of(CASE, rows, chip=chip, refused=refused, built=Built(plan)))
+    return Facts(facts_of(CASE, rows, chip=chip, refused=refused, built=CaseBuild(plan)))
 
 
 def without(one: Result, metrics: Collection[str]) -> Result:
@@ -441,7 +441,7 @@ def test_a_linked_library_launches_more_than_the_plan() -> None:
     rows, registers = [row(kernel="gemm"), row(), row(kernel="gemm")], {"k": 32}
 
     def matches(plan: Plan, **built: object) -> Fact:
-        results = facts_of(CASE, rows, chip="gh100", built=Built(plan, registers=registers, **built))  # type: ignore[arg-type]
+        results = facts_of(CASE, rows, chip="gh100", built=CaseBuild(plan, registers=registers, **built))  # type: ignore[arg-type]
         return fact(Facts(results), "plan_matches")
 
     assert matches(planned(LAUNCH), is_linked=True).value == 1

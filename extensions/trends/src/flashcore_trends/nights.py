@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from flashcore.features.runs.index import Index, Point
+from flashcore.features.runs.index import Index, TimePoint
 
 _CLOCK = 0.02  # relative change of a clock from which it is named
 
@@ -24,7 +24,7 @@ class Nights(Index):
         return dict(rows)
 
 
-def differences(before: Point, after: Point) -> list[str]:
+def differences(before: TimePoint, after: TimePoint) -> list[str]:
     """The differences of GPU, driver, limits, compiler and clock between two points, in words."""
     pairs = {
         "GPU": (before.uuid, after.uuid),

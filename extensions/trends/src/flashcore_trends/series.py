@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flashcore.errors import Exit, UsageError
-from flashcore.features.runs.index import Point
+from flashcore.features.runs.index import TimePoint
 from flashcore.model.catalogue import FACTS
 from flashcore.model.groups import grouped
 from flashcore.model.text import number
@@ -40,8 +40,8 @@ class Finding(NamedTuple):
     change: Change
     percent: float
     error: float
-    before: Point
-    after: Point
+    before: TimePoint
+    after: TimePoint
     reasons: tuple[str, ...]
     is_new: bool
 
@@ -54,7 +54,7 @@ class Series:
     not have it, though the run before them does. ``judged`` is false if it has too few times for any change.
     """
 
-    points: tuple[Point, ...]
+    points: tuple[TimePoint, ...]
     levels: tuple[float, ...]
     findings: tuple[Finding, ...]
     missing: bool
@@ -124,7 +124,7 @@ def trends(index: Nights, since: str | None = None, *, about: tuple[str, str | N
     return Trends(tuple(series), tuple(nights), since is not None and newest[: len(since)] <= since)
 
 
-def _of_suite(index: Nights, points: Sequence[Point], since: str | None) -> tuple[list[Series], list[str]]:
+def _of_suite(index: Nights, points: Sequence[TimePoint], since: str | None) -> tuple[list[Series], list[str]]:
     runs = sorted({p.run for p in points})
     old = len(runs) - 1 if since is None else sum(run[: len(since)] <= since for run in runs)
     by_case = list(grouped(((p.variant, p.shape, p.params, p.mode), p) for p in points).values())
@@ -161,7 +161,7 @@ def _of_suite(index: Nights, points: Sequence[Point], since: str | None) -> tupl
     return results, told
 
 
-def _finding(index: Nights, case: Sequence[Point], change: Change, is_new: bool) -> Finding:
+def _finding(index: Nights, case: Sequence[TimePoint], change: Change, is_new: bool) -> Finding:
     before, after = case[change.at - 1], case[change.at]
     if change.blame == "kernel" and not (before.code and after.code):
         change = change._replace(blame="undecided")  # whether its machine code changed is not recorded
@@ -169,7 +169,7 @@ def _finding(index: Nights, case: Sequence[Point], change: Change, is_new: bool)
     return Finding(change, percent, error, before, after, (*_reasons(index, before, after),), is_new)
 
 
-def _reasons(index: Nights, before: Point, after: Point) -> list[str]:
+def _reasons(index: Nights, before: TimePoint, after: TimePoint) -> list[str]:
     """The differences between two points that may explain a time: machine and tools, static facts, counters."""
     old, new = (index.values(p.run, p.variant, p.shape) for p in (before, after))
     return [*differences(before, after), *static_changes(old, new), *counter_changes(old, new)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flashcore.features.runs.index import Point
+from flashcore.features.runs.index import TimePoint
 from flashcore_trends import detect
 from flashcore_trends.series import Finding, Series, Trends
 
@@ -20,7 +20,7 @@ def commits(finding: Finding) -> str:
 
 def sentence(series: Series, finding: Finding) -> str:
     """The change in one line."""
-    p: Point = finding.after
+    p: TimePoint = finding.after
     direction = "slower" if finding.percent > 0 else "faster"
     why = "; ".join(finding.reasons) or "nothing else that is recorded changed"
     if finding.change.blame == "kernel" and not p.reference:

@@ -35,7 +35,7 @@ NOTHING_RECORDED = Template("capture_nothing_recorded", "CUPTI recorded no launc
 ONLY_NCU = Template("capture_only_ncu", "only ncu applies {option}")
 
 
-class Recorder(NamedTuple):
+class ActivityRecorder(NamedTuple):
     """The compiled library, and the ``libcupti`` that it loads."""
 
     library: Path
@@ -50,13 +50,13 @@ class Recorder(NamedTuple):
         }
 
 
-def recorder() -> Recorder | Cause:
+def recorder() -> ActivityRecorder | Cause:
     """The recorder, compiled if this machine has none of this source yet."""
     cupti, headers = _first(_LIBRARIES), include_folders()
     if cupti is None or not headers:
         return NO_CUPTI("expected cupti.h, cuda.h and libcupti.so, found " + ("no headers" if cupti else "no library"))
     try:
-        return Recorder(compiled(headers), cupti)
+        return ActivityRecorder(compiled(headers), cupti)
     except (CapabilityError, OSError) as error:
         return NO_CUPTI(str(error))
 

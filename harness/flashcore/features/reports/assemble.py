@@ -42,7 +42,7 @@ from flashcore.readers.ncu.results import (
     SAMPLES,
     Container,
     Metric,
-    Reading,
+    MetricReading,
     Report,
     Result,
     plain,
@@ -396,15 +396,15 @@ _WHOLE = 1e-9  # relative rounding error of 64-bit arithmetic on an integer
 class Completed(Result):
     """An imported result: a metric that the report lacks is computed from equivalent ones, where that is exact."""
 
-    def read(self, metric: str) -> Reading:
+    def read(self, metric: str) -> MetricReading:
         if metric in self and self.metrics[metric].value is not None:
             return super().read(metric)
-        return equivalent(metric, lambda name: self.number(name) if name in self else None) or Reading(
+        return equivalent(metric, lambda name: self.number(name) if name in self else None) or MetricReading(
             None, detail=NotReturned(report=True)
         )
 
 
-def equivalent(metric: str, number: Callable[[str], float | None]) -> Reading | None:
+def equivalent(metric: str, number: Callable[[str], float | None]) -> MetricReading | None:
     """Returns the same count computed from others, with a note of which; ``None`` where they do not give it.
 
     A sum may be its rate times its unit's average cycles. The product is not an integer if the rate is of another pass
@@ -417,14 +417,14 @@ def equivalent(metric: str, number: Callable[[str], float | None]) -> Reading | 
     values = [value for name in others if (value := number(name)) is not None]
     if others and len(values) == len(others) and (len(others) == 1 or not any(values)):
         unit = "%" if ".pct_of_peak" in metric else ""
-        return Reading(sum(values), unit, detail=f"as {' + '.join(others)}")
+        return MetricReading(sum(values), unit, detail=f"as {' + '.join(others)}")
     sectors = metric.replace("_bytes", "_sectors")
     if metric in _OF_SECTORS and (count := number(sectors)) is not None:
-        return Reading(32 * count, "byte", detail=f"as 32 × {sectors}")
+        return MetricReading(32 * count, "byte", detail=f"as 32 × {sectors}")
     rate, cycles = number(metric + _PER_CYCLE), number(f"{metric.split('__')[0]}__cycles_elapsed.avg")
     if rate is None or cycles is None or not metric.endswith(".sum"):
         return None
     value = rate * cycles
     if abs(value - round(value)) > _WHOLE * max(value, 1.0):
         return None
-    return Reading(float(round(value)), detail=f"as {metric}{_PER_CYCLE} × its unit's cycles")
+    return MetricReading(float(round(value)), detail=f"as {metric}{_PER_CYCLE} × its unit's cycles")

@@ -18,7 +18,7 @@ from typing import Literal
 from flashcore.errors import FlashcoreError
 from flashcore.features.reports import activity
 from flashcore.features.reports import survey as surveys
-from flashcore.features.reports.activity import ONLY_NCU, Recorder
+from flashcore.features.reports.activity import ONLY_NCU, ActivityRecorder
 from flashcore.features.reports.execution import execute
 from flashcore.machine.capabilities import reported_in
 from flashcore.machine.gpu import Gpu
@@ -69,7 +69,7 @@ class CaptureSettings:
     """
 
     ncu: Path | str
-    recorder: Recorder | Cause
+    recorder: ActivityRecorder | Cause
     top: int = 8
     kernel: str | None = None
     nvtx: str | None = None
@@ -161,7 +161,7 @@ class _Passes:
             self.by_ncu = ONLY_NCU("--nvtx")
         elif chosen.stop_early and most is not None:
             self.by_ncu = ONLY_NCU("--stop-early with --launch-count")
-        elif isinstance(chosen.recorder, Recorder):
+        elif isinstance(chosen.recorder, ActivityRecorder):
             recorded, folder = True, self.folder / "survey" / LAUNCHES
             make_folder(folder)
             self.run("survey", environment=chosen.recorder.environment(folder))

@@ -12,7 +12,7 @@ from flashcore.cli import options, output
 from flashcore.cli.grid import grid
 from flashcore.errors import Exit, UsageError
 from flashcore.features.runs import prune
-from flashcore.features.runs.index import Index, Point, rows
+from flashcore.features.runs.index import Index, TimePoint, rows
 from flashcore.model.files import write_atomically, writing
 from flashcore.records import lookup, store
 from flashcore.records.lookup import PACKED
@@ -68,13 +68,13 @@ def runs(profiles: Path | str = "profiles") -> DataFrame:
 
 def history(case: str, fact: str = "time", profiles: Path | str = "profiles") -> DataFrame:
     """A fact of a case (``variant/shape``) over the recorded runs, oldest first: see
-    :class:`~flashcore.features.runs.index.Point`. ``time`` is the median that its shape is ranked by.
+    :class:`~flashcore.features.runs.index.TimePoint`. ``time`` is the median that its shape is ranked by.
 
     Raises:
         UsageError: no run measured it.
         CapabilityError: pandas is missing.
     """
-    return frames.pandas().DataFrame(list(rows([Path(profiles)], case, fact)), columns=Point._fields)
+    return frames.pandas().DataFrame(list(rows([Path(profiles)], case, fact)), columns=TimePoint._fields)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -41,7 +41,7 @@ CREATE TABLE facts ("case" INT, name INT, run INT, value REAL, PRIMARY KEY ("cas
 _KEY = "(SELECT key FROM names WHERE name = ?{fact})"
 
 
-class Point(NamedTuple):
+class TimePoint(NamedTuple):
     """One fact of one case in one run. ``code`` is the hash of the machine code with its launches, or of a reference's
     file; ``clock`` in MHz and ``temperature`` in °C were measured while the case was timed; ``limits`` are power and
     clocks of the GPU; ``dirty``: the tree differed from ``commit``; ``mode``: the timing mode of its shape's rank."""
@@ -176,7 +176,7 @@ class Index:
         by_id = {row[0]: row[2:] for row in first}
         return [by_id[run] for run in sorted(by_id, reverse=True)]
 
-    def points(self, fact: str, variant: str | None = None, shape: str | None = None) -> list[Point]:
+    def points(self, fact: str, variant: str | None = None, shape: str | None = None) -> list[TimePoint]:
         """A fact of all cases, or of those of a variant on a shape, oldest run first."""
         rows = self._base.execute(
             f"""SELECT r.id, r.suite, r.gpu, c.variant, c.shape, k.params, coalesce(k.mode, ''), f.value,
@@ -191,7 +191,7 @@ class Index:
               AND r.folder IN (SELECT value FROM json_each(?6))""",
             (fact, variant, shape, "bench_sm_clock", "bench_temperature", json.dumps(self._folders)),
         )
-        first = {(p.run, p.variant, p.shape): p for p in map(Point._make, rows)}
+        first = {(p.run, p.variant, p.shape): p for p in map(TimePoint._make, rows)}
         return sorted(first.values(), key=lambda p: p.run)
 
     def facts(self, variant: str, shape: str) -> list[str]:
@@ -275,7 +275,7 @@ def _facts(
     return facts | {(v, s, "time"): value for (v, s, name), value in facts.items() if name == times.get(s)}
 
 
-def rows(places: Sequence[Path], case: str, fact: str) -> Iterator[Point]:
+def rows(places: Sequence[Path], case: str, fact: str) -> Iterator[TimePoint]:
     """A fact's series of one case, ``variant/shape``; static facts may be a variant's, for all its shapes.
 
     Raises:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flashcore.explain.rows import Row
-from flashcore.features.runs.index import Index, Point, count
+from flashcore.features.runs.index import Index, TimePoint, count
 from flashcore.report.cells import Cell, missing, number_cell
 from flashcore.report.view import MAX_SHAPES, Book, Page, variant_cell
 
@@ -38,7 +38,7 @@ class History:
 
     book: Book
     runs: Sequence[Recorded]
-    points: Sequence[Point]
+    points: Sequence[TimePoint]
     unfolded = UNFOLDED
 
     @property
@@ -48,13 +48,13 @@ class History:
         timed = [(row, fastest) for row in rows if (fastest := self._fastest(row))]
         return [(row, list(self._rows(fastest))) for row, fastest in timed or [(rows[0], {})]]
 
-    def _fastest(self, row: Row) -> dict[str, Point]:
+    def _fastest(self, row: Row) -> dict[str, TimePoint]:
         """Run → its fastest case."""
         names, same = {s.name for s in row.shapes}, (json.dumps(row.shape.params, sort_keys=True), row.shape.rank_by)
         ours = (p for p in self.points if p.shape in names and (p.params, p.mode) == same and not p.reference)
         return {p.run: p for p in sorted(ours, key=lambda p: -p.value)}
 
-    def _rows(self, fastest: dict[str, Point]) -> Iterator[list[Cell]]:
+    def _rows(self, fastest: dict[str, TimePoint]) -> Iterator[list[Cell]]:
         this = self.book.record
         now = fastest.get(this.id)
         for run in self.runs[:MOST_RUNS]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, get_args
 from flashcore.errors import UsageError
 from flashcore.frames import pandas
 from flashcore.model import intervals
-from flashcore.model.decide import Process, decide
+from flashcore.model.decide import ProcessTimes, decide
 from flashcore.model.suite import TimingMode
 from flashcore.model.text import bracketed, count, faster, function_name, shortened, significant
 from flashcore.runner.kernel_call import require_device
@@ -117,7 +117,7 @@ def timings(functions: Sequence[Function], mode: TimingMode) -> list[Timing]:
     labels = _labels(functions)
     calls = dict(zip(labels, functions, strict=True)) | ({_AGAIN: functions[0]} if functions[1:] else {})
     times: dict[str, list[float]] = defaultdict(list)
-    processes: dict[str, list[Process]] = defaultdict(list)
+    processes: dict[str, list[ProcessTimes]] = defaultdict(list)
     watch, first = Watch(device), labels[0]
     with _timer(device) as timer:
         obstacles = {label: why for label, call in calls.items() if (why := timer.obstacle(call))}
@@ -132,7 +132,7 @@ def timings(functions: Sequence[Function], mode: TimingMode) -> list[Timing]:
             for label in labels:
                 times[label] += samples[label]
                 if label != first:
-                    processes[label].append(Process.of(sides[first], sides[label], sides[_AGAIN]))
+                    processes[label].append(ProcessTimes.of(sides[first], sides[label], sides[_AGAIN]))
             del ready
             release(device)
     notes = [f"eager, since {label} is not captured: {why}" for label, why in obstacles.items()][:1]

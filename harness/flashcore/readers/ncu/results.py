@@ -53,7 +53,7 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class MetricReading:
     """A metric as a number in ncu's unit. ``detail`` is the cause of a missing value, else a remark on the value.
     ``instances`` is ``None`` if ncu lists none, or they cannot be read."""
 
@@ -112,23 +112,23 @@ class Result:
     def __contains__(self, metric: str) -> bool:
         return metric in self.metrics
 
-    def read(self, metric: str) -> Reading:
+    def read(self, metric: str) -> MetricReading:
         """The reading of a metric; without a value if ncu's is not a valid number of a counter."""
         if metric not in self.metrics:
-            return Reading(None, detail=NotReturned())
+            return MetricReading(None, detail=NotReturned())
         entry = self.metrics[metric]
         value, unit = entry.value, entry.unit
         if value is None:
-            return Reading(None, unit, detail=entry.cause or NO_NUMBER("no value"))
+            return MetricReading(None, unit, detail=entry.cause or NO_NUMBER("no value"))
         if isinstance(value, str):
             shown = value if len(value) <= 40 else value[:37] + "..."
-            return Reading(None, unit, detail=NO_NUMBER(repr(shown), "which is not a number"))
+            return MetricReading(None, unit, detail=NO_NUMBER(repr(shown), "which is not a number"))
         if not math.isfinite(value):
-            return Reading(None, unit, detail=NO_NUMBER(str(value), "which is not finite"))
+            return MetricReading(None, unit, detail=NO_NUMBER(str(value), "which is not finite"))
         if not 0 <= value <= LARGEST:
-            return Reading(None, unit, detail=NO_NUMBER(f"{value:g}", "which is no valid count"))
+            return MetricReading(None, unit, detail=NO_NUMBER(f"{value:g}", "which is no valid count"))
         caches = self.caches if metric == "gpu__time_duration.sum" else None
-        return Reading(plain(value), unit, entry.instances or None, caches or "")
+        return MetricReading(plain(value), unit, entry.instances or None, caches or "")
 
     def number(self, metric: str) -> float | None:
         """The value of a metric; ``None`` if it has none."""

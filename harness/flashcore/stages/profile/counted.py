@@ -67,7 +67,7 @@ def run(context: Context, cases: Sequence[KernelCall], builds: Sequence[KernelCa
             Result(number, launch.kernel, "kernel", launch.grid, launch.block, context.gpu.capability, {})
             for number, launch in enumerate(plan.launches)
         ]
-        rows, built = rows_of(launches, counts, chip), ncu_facts.Built(plan, None, registers.get(variant, {}))
+        rows, built = rows_of(launches, counts, chip), ncu_facts.CaseBuild(plan, None, registers.get(variant, {}))
         facts += facts_of(Case(variant, shape), rows, chip, data["refused"], built)
         outcomes.append(CaseOutcome(variant, shape, "profile", "ok", None, result.seconds))
     return StageResult(tuple(facts), tuple(outcomes))
@@ -92,8 +92,10 @@ def facts_of(
     rows: Sequence[Result],
     chip: str,
     refused: Mapping[str, str],
-    built: ncu_facts.Built | None = None,
+    built: ncu_facts.CaseBuild | None = None,
 ) -> list[Fact]:
     """The facts of a case's launches, as of ncu's rows, with the source ``cupti``."""
-    facts = ncu_facts.facts_of(CaseSubject(case), rows, chip=chip, refused=refused, built=built or ncu_facts.Built())
+    facts = ncu_facts.facts_of(
+        CaseSubject(case), rows, chip=chip, refused=refused, built=built or ncu_facts.CaseBuild()
+    )
     return [replace(fact, source=Source.CUPTI) for fact in facts]

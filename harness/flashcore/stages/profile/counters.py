@@ -45,7 +45,7 @@ def _long_kernel() -> bytes:
     ).encode()
 
 
-class Counters:
+class RangeProfiler:
     """The range profiler of this process's current CUDA context, for one list of metrics.
 
     Attributes:
@@ -213,9 +213,9 @@ def _at(array: Any) -> ctypes.c_void_p:
 
 
 @functools.cache
-def counters_of(metrics: tuple[str, ...], device: int = 0) -> Counters:
+def counters_of(metrics: tuple[str, ...], device: int = 0) -> RangeProfiler:
     """The counters for these metrics, of the current device, which has this number; one for a process."""
-    return Counters(metrics)
+    return RangeProfiler(metrics)
 
 
 def perform(task: Task, journal: Journal) -> dict[str, Any]:

@@ -38,7 +38,7 @@ from flashcore.model.record import CaseSubject, Fact, Launch, Listing, Plan, Sou
 from flashcore.readers import phases
 from flashcore.readers.kernel_names import canonical, without_arguments
 from flashcore.readers.ncu.numerals import convert
-from flashcore.readers.ncu.results import BY_ADDRESS, EXECUTED, SAMPLES, STALLED, Reading, Result
+from flashcore.readers.ncu.results import BY_ADDRESS, EXECUTED, SAMPLES, STALLED, MetricReading, Result
 from flashcore.stages.profile import crosschecks
 
 DERIVED = {
@@ -92,7 +92,7 @@ Values = dict[str, CounterValue]
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class CaseBuild:
     """A case's data from the build.
 
     Args:
@@ -138,7 +138,7 @@ def facts_of(
     *,
     chip: str,
     refused: Mapping[str, str] | None = None,
-    built: Built = Built(),  # frozen
+    built: CaseBuild = CaseBuild(),  # frozen
 ) -> list[Fact]:
     """All facts of one case: first the case's, then each kernel's over all its launches, then, for kernels launched
     more than once, each launch's, by its index among the case's launches.
@@ -243,7 +243,7 @@ def _by_instructions(row: Result, spec: FactSpec, chip: str) -> float | None:
     return None if value and sums and sums.ncu_name(chip) else value
 
 
-def _opcodes(reading: Reading, opcodes: Sequence[str]) -> CounterValue:
+def _opcodes(reading: MetricReading, opcodes: Sequence[str]) -> CounterValue:
     """Executions of these opcodes. A missing opcode counts as 0 only if the listed ones add up to ncu's total."""
     total = reading.value
     if total is None:
@@ -454,7 +454,7 @@ def _mean(numbers: Sequence[float], weights: Sequence[float | None], weight: str
     return CounterValue(math.fsum(n * w for n, w in zip(numbers, factors, strict=True)) / total)
 
 
-def _plan_matches(rows: Sequence[Result], built: Built) -> CounterValue:
+def _plan_matches(rows: Sequence[Result], built: CaseBuild) -> CounterValue:
     """1 if ncu's launches match the plan in number and order, else 0 with the first difference."""
     plan = built.plan
     if built.is_linked:

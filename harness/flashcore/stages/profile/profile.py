@@ -170,7 +170,7 @@ def profiled(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> Stage
             subject = CaseSubject(Case(variant, shape))
             phased = profiling.codes(variant) if name in stage.deep else None
             registers, is_linked = profiling.registers.get(variant, {}), variant in profiling.linked
-            built = ncu_facts.Built(profiling.plans.get(name), phased, registers, is_linked)
+            built = ncu_facts.CaseBuild(profiling.plans.get(name), phased, registers, is_linked)
             facts += ncu_facts.facts_of(subject, rows, chip=profiling.chip, refused=stage.refused, built=built)
             if phased is not None:
                 listings += ncu_facts.listings(subject, rows, phased)
