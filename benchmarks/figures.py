@@ -327,10 +327,10 @@ def _variant_page(page: str, variant: str) -> Iterator[Figure]:
         shape, _, part = part.partition('"')
         case = f"{variant}/{shape}"
         answer = re.search(r'data-is="answer">(.*?)</p>', part, re.DOTALL)
-        held = re.search(r'data-is="held">(.*?)</span>', part, re.DOTALL)
+        limiter = re.search(r'data-is="limiter">(.*?)</span>', part, re.DOTALL)
         steps = re.search(r'<ol class="steps">(.*?)</ol>', part, re.DOTALL)
         yield from _sentence(case, f"{_plain(answer[1])} {_plain(steps[1]) if steps else ''}") if answer else ()
-        yield from _limiter(case, _plain(held[1])) if held else ()
+        yield from _limiter(case, _plain(limiter[1])) if limiter else ()
         for share in re.findall(r'<table class="limiters">.*?</span> ([\d.]+)</td>', part, re.DOTALL)[:1]:
             yield _shown(case, "limiter", share)
 

@@ -131,7 +131,7 @@ ANSWER = """Array.from(document.querySelectorAll(".byshape:not([hidden]) [data-i
   const b = e.getBoundingClientRect();
   return [e.dataset.is, b.left >= 0 && b.top >= 0 && b.right <= innerWidth && b.bottom <= innerHeight];
 })"""
-PARTS = ("winner", "time", "floor", "held", "next")
+PARTS = ("winner", "time", "floor", "limiter", "next")
 SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 TABLE = """(() => {
   const box = document.querySelector(".byshape:not([hidden]) table.overview").parentElement;

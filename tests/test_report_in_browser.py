@@ -102,7 +102,10 @@ DRAWN = """() => ({
 
 @pytest.mark.parametrize("name", ["roofline"])
 def test_only_the_chosen_shape_is_drawn_and_nothing_is_fetched(chromium: Browser, folder: Path, name: str) -> None:
-    state = probe(chromium, folder / f"{name}.html", DRAWN)
+    with chromium.page(folder / f"{name}.html", size=(1280, 2400)) as shown:
+        shown.until("document.querySelector('.plot[data-drawn] path') !== null")
+        state = shown.js(f"({DRAWN})()")
+        assert shown.console == [] and shown.requests == []
     assert state["empty"] == 0
     assert 0 < state["drawn"] <= state["visible"] == state["plots"]  # the other shapes' lie in templates
     assert state["wide"] <= 0, "the page itself scrolls sideways"
@@ -164,7 +167,7 @@ def test_the_first_screen_holds_the_answer(chromium: Browser, folder: Path, size
             const box = e.getBoundingClientRect();
             return [e.dataset.is, [box.left, box.top, box.right, box.bottom]];
           }))""")
-    assert set(places) == {"winner", "time", "floor", "held", "budgets", "next"}
+    assert set(places) == {"winner", "time", "floor", "limiter", "budgets", "next"}
     for name, (left, top, right, bottom) in places.items():
         if size[0] < 640 and name == "budgets":  # the badge at the top has them
             continue
@@ -461,6 +464,23 @@ def test_every_verdict_is_reachable_by_filter_and_order(chromium: Browser, folde
     for v in judged.verdicts:
         if isinstance(v.value, float) and v.unit != "us":
             assert number(v.value, v.unit) in texts  # as the gate itself writes it
+
+
+def test_the_focused_cell_of_the_results_stays_focused_when_rows_are_drawn_again(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    with chromium.page(verdicts_page(full(), tmp_path / "r"), "?without=none") as shown:
+        shown.until("window.verdicts?.body.rows.length > 20")
+        shown.js("verdicts.box.focus()")
+        shown.tab.keyboard.press("Enter")
+        for _ in range(60):
+            shown.tab.keyboard.press("ArrowDown")
+            shown.js("new Promise(requestAnimationFrame).then(() => 1)")
+        row = "Number(document.activeElement.closest('tr')?.getAttribute('aria-rowindex'))"
+        assert shown.js(row) == 62
+        shown.js("verdicts.box.scrollTop = 1e6")
+        shown.settle()
+        assert shown.js("document.activeElement === verdicts.box"), "its row is no longer there"
 
 
 def test_the_first_screen_leads_to_the_limits_that_it_counts(chromium: Browser, folder: Path) -> None:

@@ -21,7 +21,7 @@ def test_the_committed_figures_hold_and_all_were_measured() -> None:
 def test_what_does_not_hold_is_said() -> None:
     result = copy.deepcopy(raw.read(COMMITTED, "report"))
     (overview,) = (p for p in result["pages"] if p["page"] == "index")
-    overview["first screen"]["390"]["held"] = False
+    overview["first screen"]["390"]["limiter"] = False
     overview["labels"]["390"].append(["figure", "one", "another"])
     overview["axe"] = {}
     for page in result["pages"]:

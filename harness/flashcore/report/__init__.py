@@ -26,7 +26,7 @@ from flashcore.errors import UsageError
 from flashcore.gate.wording import sentence, summary
 from flashcore.model.catalogue import FACTS
 from flashcore.model.files import make_folder, replace_folder, write_atomically
-from flashcore.model.text import share, significant, visible
+from flashcore.model.text import count, share, significant, visible
 from flashcore.report import (
     budget_page,
     cells,
@@ -243,6 +243,7 @@ def environment(single_file: bool) -> Environment:
         "data": lambda data: _packed(_json(data)),
         "packed": _packed,
         "breaks": _breaks,
+        "counted": count,
         "significant": significant,
         "headroom": share,
         "sentence": sentence,

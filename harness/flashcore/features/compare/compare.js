@@ -78,7 +78,7 @@
       this.part("contradiction").hidden = !pair.contradiction;
       this.part("contradiction").lastElementChild.textContent = pair.contradiction;
       this.part("same").hidden = !pair.same;
-      this.part("held").innerHTML = [focus, against].map((i, at) => `<dt>${esc(this.labels[i])}</dt><dd>${esc(this.cases[at].held)}</dd>`).join("");
+      this.part("limiter").innerHTML = [focus, against].map((i, at) => `<dt>${esc(this.labels[i])}</dt><dd>${esc(this.cases[at].limiter)}</dd>`).join("");
       this.part("shape").textContent = this.name;
       for (const [part, i] of [["before", against], ["after", focus]]) this.part(part).innerHTML = breaks(this.labels[i]);
       const shown = (text) => (typeof text === "number" ? missing(this.given.reasons[text]) : number(text));

@@ -268,7 +268,7 @@ class _Pairs:
                 None if f is None or f.number is None else " ".join(quantity(f.number, f.unit)).strip() for f in facts
             ],
             "p": {phase: six_digits(f.number) for phase, f in phases.items() if f.number is not None},
-            "held": f"limited by {limits.text}" if limits.text else "the limiter is unmeasured",
+            "limiter": f"limited by {limits.text}" if limits.text else "the limiter is unmeasured",
         }
 
     def _pair(self, row: Row, i: int, j: int, shapes: Mapping[int, Shape]) -> dict[str, Any]:

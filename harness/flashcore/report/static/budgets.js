@@ -166,9 +166,15 @@
       if (start === this.first && this.many === many) return;
       [this.first, this.many] = [start, many];
       const shown = Array.from(this.rows.slice(start, start + many));
+      const focused = this.body.contains(document.activeElement) && document.activeElement.closest("td");
       this.body.replaceChildren(
         this.space(start), ...shown.map((row, i) => this.row(row, start + i)), this.space(this.rows.length - start - shown.length),
       );
+      if (focused) {
+        const again = this.body.querySelector(`[aria-rowindex="${focused.parentElement.getAttribute("aria-rowindex")}"]`)?.cells[focused.cellIndex];
+        if (again) window.flashcore.focus(again, { preventScroll: true });
+        else this.box.focus({ preventScroll: true });
+      }
       const real = this.body.rows[1]?.offsetHeight;
       if (shown.length && real && Math.abs(real - this.height) > 1) {
         this.height = real;

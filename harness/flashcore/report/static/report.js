@@ -202,7 +202,7 @@
     return Promise.all([...makers.map((make) => make(root)), ...all(":not(div).now", root).map(unfold)]);
   }
   window.flashcore = {
-    state, all, enliven, unpacked, data, headed, variantPage,
+    state, all, enliven, unpacked, data, headed, variantPage, focus,
     // Runs `make(root)` on the document, and on parts unfolded later.
     add(make) {
       makers.push(make);
@@ -225,6 +225,13 @@
     for (const open of all(".menu[open]")) if (open !== from?.closest(".menu")) open.open = false;
     inspect(from?.closest("a, button, summary, label") ? "" : from?.closest("td[title], th[title], dd[title], li[title], .badge[title]")?.title);
   });
+  // Focuses a cell, or what it contains to be clicked.
+  function focus(cell, options) {
+    const inner = cell?.querySelector("button, a, summary") ?? cell;
+    if (inner === cell) inner?.setAttribute("tabindex", -1);
+    inner?.focus(options);
+    return inner;
+  }
   const STEPS = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1], Enter: [1, 0] };
   document.addEventListener("keydown", (event) => {
     const { key, target } = event;
@@ -238,13 +245,10 @@
     const cell = target.closest("td, th") ?? target.querySelector("thead th");
     const [down, right] = STEPS[key];
     const { rows } = cell.closest("table");
-    let next = cell;
-    do next = rows[next.parentElement.rowIndex + down]?.cells[next.cellIndex + right];
-    while (next && !next.offsetParent); // hidden
-    const held = next?.querySelector("button, a, summary") ?? next;
-    if (held === next) held?.setAttribute("tabindex", -1);
-    held?.focus();
-    inspect(held?.title || next?.title);
+    let next, { rowIndex } = cell.parentElement, { cellIndex } = cell;
+    do next = rows[(rowIndex += down)]?.cells[(cellIndex += right)];
+    while (rows[rowIndex] && cell.parentElement.cells[cellIndex] && !next?.offsetParent); // hidden, or a row of space
+    inspect(focus(next)?.title || next?.title);
   });
 
   // --- all pages in one file: show the one in the address ---
