@@ -100,14 +100,14 @@ FAULTS: list[tuple[str, str, Plant, bool]] = [
     ("fused_wmma/mission", "instructions", nan, True),
     ("fused_wmma/mission", "dram_read_bytes", nan, True),
     ("fused_wmma/mission", "l2_hit", nan, True),
-    ("fused_wmma/mission", "tensor_flop_fp16", nan, True),
+    ("decode_head/s16k", "tensor_flop_fp16", nan, True),
     ("fused_wmma/mission", "elapsed_cycles", zero, True),
     ("fused_wmma/mission", "ncu_duration", zero, True),
     ("fused_wmma/mission", "instructions", zero, True),
     ("fused_wmma/mission", "achieved_occupancy", zero, True),
     ("fused_wmma/mission", "ncu_registers", zero, True),
     ("fused_wmma/mission", "tensor_instructions", zero, True),
-    ("fused_wmma/mission", "tensor_flop_fp16", zero, True),
+    ("decode_head/s16k", "tensor_flop_fp16", zero, True),
     ("fused_wmma/mission", "tensor_active", zero, True),
     ("fused_wmma/mission", "l2_bytes", zero, True),
     ("fused_wmma/mission", "shared_wavefronts", zero, True),
@@ -117,7 +117,7 @@ FAULTS: list[tuple[str, str, Plant, bool]] = [
     ("fused_wmma/mission", "instructions", half, True),
     ("fused_wmma/mission", "instructions_issued", half, True),
     ("fused_wmma/mission", "tensor_instructions", half, True),
-    ("fused_wmma/mission", "tensor_flop_fp16", half, True),
+    ("decode_head/s16k", "tensor_flop_fp16", half, True),
     ("fused_wmma/mission", "l1_bytes", half, True),
     ("fused_wmma/mission", "l2_bytes", half, True),
     ("fused_wmma/mission", "ncu_registers", half, True),
@@ -144,7 +144,7 @@ def test_a_planted_fault_is_caught(case: str, name: str, plant: Plant, all_of_it
 
 
 def test_what_follows_from_a_fault_is_unmeasured_too() -> None:
-    row = one("fused_wmma/mission")
+    row = one("decode_head/s16k")
     cells = {m: "0" if m.startswith("sm__ops_path_tensor_src_fp16") else text for m, text in cells_of(row).items()}
     values = ncu_facts.launch_values(changed(row, cells), "gh100")
     assert values["tensor_flop"].value is None and "tensor_flop_fp16: impossible" in values["tensor_flop"].note

@@ -4,9 +4,9 @@ Some versions of ncu report zeros, NaN or partial counts, and exit 0. Each launc
 kernel that ran took cycles, a sector is 32 bytes, a matrix instruction does a fixed number of FLOPs. Values that
 disagree become unmeasured, with the reason. If two values disagree and either may be wrong, both do.
 
-Passes of one kernel differ if it polls for other blocks. In the recorded runs instruction counts of passes agreed
-within 5 %, so only a factor above :data:`FAR` is a contradiction. Values determined by the code agreed exactly and must
-agree within :data:`NEAR`.
+Passes of one kernel differ if it polls for other blocks or for copies. In the recorded runs instruction counts of
+passes agreed within 5 %, and of a kernel that polls for bulk copies within a factor of 1.62, so only a factor above
+:data:`FAR` is a contradiction. Values determined by the code agreed exactly and must agree within :data:`NEAR`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flashcore.chips import occupancy
 from flashcore.model.text import fixed, percentage, whole
 from flashcore.readers.ncu.results import Result
 
-FAR, NEAR = 1.5, 1.02
+FAR, NEAR = 1.75, 1.02
 #: Facts that are positive for a kernel that ran.
 POSITIVE = (
     "ncu_duration",
