@@ -429,8 +429,6 @@ RULES: dict[str, Callable[[Trace, Item], set[str]]] = {
     "code": lambda t, i: (
         t.listing(i.page, i.caption.split(" ")[-1])[i.row[0]] | figures(f"{i.row[0]} {i.row[1]}" * (":" in i.row[0]))
     ),
-        t.listing(i.page, i.caption.split(" ")[-1])[i.row[0]] | figures(f"{i.row[0]} {i.row[1]}" * (":" in i.row[0]))
-    ),
     "verdict": lambda t, i: t.fact(i.row[0][1], i.row[1], i.row[3] or "") | t.verdicts[i.row[1], i.row[0][1]],
     "From ": Trace.sampled,
     **dict.fromkeys(("Predicted and", "Counters that", "Accepted misses"), Trace.usual),
