@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.build import build, launch_plan, static_facts
-from flashcore.cli import check
+from flashcore.cli import build as cli_build
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.gate import judge
 from flashcore.machine import toolchain
@@ -430,7 +430,7 @@ def test_a_stopped_compiler_is_no_regression(
     judgement = judge.judge(record, variants=["two_steps"])
     assert (judgement.exit_code, [v.status for v in judgement.verdicts if v.budget == "builds"]) == (4, ["unmeasured"])
     assert words in judgement.trouble[0]
-    assert check.built(built.artifacts, []) == 4
+    assert cli_build.exit_code(built.artifacts, []) == 4
 
 
 def test_what_ptxas_rejects_is_no_stopped_compiler(

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from flashcore.build import launch_plan
-from flashcore.cli import check
+from flashcore.cli import build as cli_build
 from flashcore.errors import Exit
 from flashcore.machine import toolchain
 from flashcore.model.causes import PlanStopped
@@ -105,7 +105,7 @@ def test_a_plan_that_the_machine_kills_is_asked_once_more(toy: Built, tmp_path: 
     recorder = Killing(tmp_path / "attempts", times)
     (plan,) = launch_plan.plans(suite, [artifact], [suite.shapes["tail"]], recorder)
     assert plan.cause == (None if times == 1 else PlanStopped(-9))
-    assert check.built([artifact], [plan]) is (Exit.OK if times == 1 else Exit.INCAPABLE)
+    assert cli_build.exit_code([artifact], [plan]) is (Exit.OK if times == 1 else Exit.INCAPABLE)
 
 
 def test_an_edited_plan_is_asked_again(toy: Built, tmp_path: Path) -> None:

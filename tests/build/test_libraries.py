@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.build import build, launch_plan, libraries, static_facts
-from flashcore.cli import check
+from flashcore.cli import build as cli_build
 from flashcore.errors import CapabilityError, Exit
 from flashcore.features.recorded import launchers
 from flashcore.gate import judge
@@ -218,7 +218,7 @@ def test_a_function_of_no_library_fails_with_its_name(compiler: toolchain.Nvcc, 
 def test_a_missing_library_is_the_machines_lack(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
     artifact = compiled(write(tmp_path / "suite", 'libraries = ["no_such_library"]\n'), tmp_path / "build")
     assert isinstance(artifact.cause, LibraryMissing) and "no_such_library" in artifact.message
-    assert check.built([artifact], []) is Exit.INCAPABLE
+    assert cli_build.exit_code([artifact], []) is Exit.INCAPABLE
 
 
 def test_another_library_makes_measured_results_stale(compiler: toolchain.Nvcc, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from flashcore.cli import build as cli_build
 from flashcore.cli import check
 from flashcore.errors import Exit
 from flashcore.model.causes import CompilerStopped, Hang, PlanRefused
@@ -30,7 +31,7 @@ PLAN = Plan("a", "s", (), 0, PlanRefused("too large"))
 def test_a_build_fails_unless_only_the_machine_stopped_it(
     artifacts: list[Artifact], plans: list[Plan], code: Exit
 ) -> None:
-    assert check.built(artifacts, plans) is code
+    assert cli_build.exit_code(artifacts, plans) is code
 
 
 def test_a_failure_that_was_joined_is_none_of_this_run() -> None:

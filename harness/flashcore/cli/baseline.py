@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from flashcore.cli import check, options, progress
+from flashcore.cli import build, options, progress
 from flashcore.errors import Exit, UsageError
 from flashcore.gate import baseline
 from flashcore.gate.baseline import Baseline
@@ -57,5 +57,5 @@ def save(record: Record, old: Baseline | None, file: Path, *, ratchet: bool) -> 
         f"{file}: {count(len(saved.baseline.values), 'fact')}, {baseline.words(saved.baseline.compilers)}",
         file=sys.stderr,
     )
-    code = check.built(record.artifacts, record.plans)
+    code = build.exit_code(record.artifacts, record.plans)
     return Exit.FAILED if saved.regressions or (saved.failed and code is Exit.OK) else code

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from flashcore.build import build
-from flashcore.cli import check, options, progress
+from flashcore.cli import options, progress
 from flashcore.cli.grid import cell, grid
 from flashcore.errors import Exit
-from flashcore.model.record import Artifact, Fact, Facts, unlaunched_note
+from flashcore.model.causes import MachineStopped
+from flashcore.model.record import Artifact, Fact, Facts, Plan, unlaunched_note
 from flashcore.pipeline.opening import open_context
 from flashcore.stages.compiling import compile_all
 
@@ -51,7 +52,15 @@ def run(arguments: argparse.Namespace) -> int:
     with progress.shown(arguments.quiet) as say:
         built = compile_all(replace(context, say=say))
     print("\n".join([table(built.artifacts, built.facts), *unlaunched_note(built.artifacts)]))
-    return check.built(built.artifacts, built.plans)
+    return exit_code(built.artifacts, built.plans)
+
+
+def exit_code(artifacts: Iterable[Artifact], plans: Iterable[Plan]) -> Exit:
+    """The exit code of a build: whether a variant or its plan failed, or the machine stopped one."""
+    failures = [*(a.cause for a in artifacts if a.status == "failed"), *(p.cause for p in plans if p.failed)]
+    if not all(isinstance(cause, MachineStopped) for cause in failures):
+        return Exit.FAILED
+    return Exit.INCAPABLE if failures else Exit.OK
 
 
 def table(artifacts: Sequence[Artifact], measured: Iterable[Fact]) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-from flashcore.cli import options, output, progress, text_tables
+from flashcore.cli import build, options, output, progress, text_tables
 from flashcore.errors import Exit
 from flashcore.explain.readings import Readings
-from flashcore.model.causes import MachineStopped
-from flashcore.model.record import Artifact, Plan, Record
+from flashcore.model.record import Record
 from flashcore.pipeline import run as pipeline
 from flashcore.pipeline.references import check_references
 from flashcore.pipeline.run import RecordedRun
@@ -73,12 +72,4 @@ def measured(arguments: argparse.Namespace, settings: Settings) -> RecordedRun:
 def failed(record: Record) -> Exit:
     """The exit code of a measuring command: whether anything failed in this run."""
     bad = any(o.status == "failed" and not o.origin for o in record.outcomes)
-    return Exit.FAILED if bad else built(record.artifacts, record.plans)
-
-
-def built(artifacts: Iterable[Artifact], plans: Iterable[Plan]) -> Exit:
-    """The exit code of a build: whether a variant or its plan failed, or the machine stopped one."""
-    failures = [*(a.cause for a in artifacts if a.status == "failed"), *(p.cause for p in plans if p.failed)]
-    if not all(isinstance(cause, MachineStopped) for cause in failures):
-        return Exit.FAILED
-    return Exit.INCAPABLE if failures else Exit.OK
+    return Exit.FAILED if bad else build.exit_code(record.artifacts, record.plans)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.build import builder, launch_plan, ninja_graph, static_facts
-from flashcore.cli import check
+from flashcore.cli import build as cli_build
 from flashcore.errors import Exit
 from flashcore.features.recorded import launchers
 from flashcore.machine.gpu import Gpu
@@ -177,7 +177,7 @@ def test_a_launch_that_no_gpu_of_the_arch_accepts_fails(
     assert plan.failed and not plan.launches and plan.cause and plan.cause.code == LAUNCH_REFUSED.code
     because = plan.cause.data["because"]
     assert because == expected or type(because) is expected
-    assert check.built([], [plan]) is Exit.FAILED
+    assert cli_build.exit_code([], [plan]) is Exit.FAILED
 
 
 def test_a_large_cluster_needs_its_attribute(form: Planned) -> None:
@@ -203,13 +203,13 @@ def test_a_large_cluster_needs_its_attribute(form: Planned) -> None:
 )
 def test_a_launcher_that_cannot_work_fails(form: Planned, number: int, expected: Cause) -> None:
     plan = form(number, "sm_90a")
-    assert plan.cause == expected and plan.failed and check.built([], [plan]) is Exit.FAILED
+    assert plan.cause == expected and plan.failed and cli_build.exit_code([], [plan]) is Exit.FAILED
 
 
 def test_a_launcher_may_refuse_a_shape(form: Planned) -> None:
     assert form(53, "sm_80").cause == PlanRefused("expected a multiple of 24")
     assert form(54, "sm_80").cause == PlanRefused("invalid argument")
-    assert check.built([], [form(53, "sm_80")]) is Exit.OK
+    assert cli_build.exit_code([], [form(53, "sm_80")]) is Exit.OK
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_a_launcher_may_refuse_a_shape(form: Planned) -> None:
 def test_what_only_a_gpu_can_answer_leaves_the_plan_unknown(form: Planned, number: int, call: str) -> None:
     plan = form(number, "sm_90a")
     assert plan.cause == PlanUnknown(call) and plan.can_run and not plan.failed and not plan.launches
-    assert check.built([], [plan]) is Exit.OK
+    assert cli_build.exit_code([], [plan]) is Exit.OK
 
 
 def test_a_recorded_plan_depends_on_the_kernels_of_the_arch(launchers_suite: tuple[Built, list[Plan]]) -> None:
