@@ -39,19 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_records(parser)
     options.add_gating(parser)
     options.add_quiet(parser)
-    add_formats(parser)
+    output.add_formats(parser, formats())
     text = "more [[budget]] tables; their unmeasured facts exit 3"
     parser.add_argument("--budgets", metavar="FILE", help=text)
     parser.add_argument("--baseline", metavar="FILE", help="the baseline to compare with (default: the suite's)")
     parser.add_argument("--ratchet", action="store_true", help="tighten the baseline where facts are better than it")
     parser.add_argument("--what-if", action="store_true", help="for each kernel, show how to fit one more block per SM")
     options.add_base(parser)
-
-
-def add_formats(parser: argparse.ArgumentParser) -> None:
-    """Adds the option for the result's formats and files."""
-    text = f"{', '.join(formats())}, to standard output or FILE; repeatable (default: table)"
-    parser.add_argument("--format", action="append", default=[], metavar="FORMAT[=FILE]", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:

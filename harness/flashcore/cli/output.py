@@ -64,9 +64,9 @@ def add_format(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("table", "json"), default="table", help=text)
 
 
-def add_formats(parser: argparse.ArgumentParser) -> None:
+def add_formats(parser: argparse.ArgumentParser, formats: Sequence[str] = ("table", "json")) -> None:
     """Adds ``--format`` for several outputs, which :func:`parse` reads: a table, or JSON as in :func:`add_format`."""
-    text = "table or json, to standard output or FILE; repeatable (default: table)"
+    text = f"{', '.join(formats)}, to standard output or FILE; repeatable (default: table)"
     parser.add_argument("--format", action="append", default=[], metavar="FORMAT[=FILE]", help=text)
 
 

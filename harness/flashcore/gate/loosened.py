@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from fnmatch import fnmatchcase
@@ -10,19 +10,18 @@ from math import inf
 from operator import attrgetter
 
 from flashcore.explain.verdict import Verdict
-from flashcore.gate.baseline import ALL_SHAPES, Baseline, LineKey, renames
+from flashcore.gate.baseline import ALL_SHAPES, Baseline, renames
 from flashcore.gate.expand import expired, limit_text
 from flashcore.gate.regressions import limit_of
 from flashcore.model.catalogue import FACTS
 from flashcore.model.gate_policy import ALLOWANCES, CORRECT, PREFIX, RUNS
 from flashcore.model.groups import grouped
-from flashcore.model.record import CodeSubject, subject_of
+from flashcore.model.record import CodeSubject
 from flashcore.model.suite import (
     AheadOfTime,
     Budget,
     CudaSource,
     ForeignLauncher,
-    GateRule,
     Kind,
     PythonCallable,
     RecordedCubins,
@@ -294,7 +293,7 @@ def _rules(old: Suite, new: Suite, baselines: Sequence[Baseline], today: date) -
         then, now = ([rule for rule in rules if not expired(rule, day)] for rules in (before, after))
         for lines in baselines:
             for key, value in lines.values.items():
-                was, limit = _limit(lines, key, value, then), _limit(lines, key, value, now)
+                was, limit = limit_of(lines, key, value, then), limit_of(lines, key, value, now)
                 if was and (limit is None or [*_looser(was, limit)]):
                     text = "not compared" if limit is None else f"{limit_text(limit)}, {limit.severity}"
                     change = f"{key} {limit_text(was)}, {was.severity} → {text}"
@@ -302,11 +301,6 @@ def _rules(old: Suite, new: Suite, baselines: Sequence[Baseline], today: date) -
     for fact, changes in looser.items():
         first, *others = changes
         yield Loosened("rule", fact, first + (f" and {len(others)} more" if others else ""))
-
-
-def _limit(lines: Baseline, key: LineKey, value: float, rules: Collection[GateRule]) -> Budget | None:
-    shape = None if key.shape == ALL_SHAPES else key.shape
-    return limit_of(lines, key, value, rules, subject_of(key.variant, shape, key.kernel, arch=key.arch))
 
 
 def _lines(old: Suite, new: Suite, before: Baseline | None, after: Baseline | None) -> Iterator[Loosened]:

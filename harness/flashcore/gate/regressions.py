@@ -110,13 +110,13 @@ def limits(record: Record, old: Baseline, variants: Collection[str] | None, toda
             continue
         if key[:2] not in built:
             continue  # excluded by CUDA_ARCH: neither built nor checked
-        shape = None if key.shape == ALL_SHAPES else key.shape
-        budget = limit_of(old, key, value, rules, subject_of(key.variant, shape, key.kernel, arch=key.arch))
+        budget = limit_of(old, key, value, rules)
         if budget is None:
             continue
         if key in facts_by_line:
             expectations.append((budget, [Expectation(fact.subject, fact) for fact in facts_by_line[key]]))
             continue
+        shape = None if key.shape == ALL_SHAPES else key.shape
         if shape is not None and shape not in suite.shapes:
             removed[f"shape {shape}"] += 1
             continue
@@ -131,9 +131,10 @@ def limits(record: Record, old: Baseline, variants: Collection[str] | None, toda
     return BaselineLimits(tuple(expectations), tuple(notes), tuple(_relaxed(suite.gate.rules, today)), before)
 
 
-def limit_of(old: Baseline, key: LineKey, value: float, rules: Iterable[GateRule], subject: Subject) -> Budget | None:
+def limit_of(old: Baseline, key: LineKey, value: float, rules: Iterable[GateRule]) -> Budget | None:
     """The limit that a line of the baseline sets; ``None`` if a rule ignores the fact."""
     allowance, reason = ALLOWANCES[key.fact], ""
+    subject = subject_of(key.variant, None if key.shape == ALL_SHAPES else key.shape, key.kernel, arch=key.arch)
     for rule in rules:
         if matches_any(key.fact, rule.facts) and in_scope(rule, subject, unknown=True):
             tolerance = allowance.tolerance if rule.tolerance is None else rule.tolerance

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flashcore.errors import RecordError, UsageError
 from flashcore.model.files import PARTIAL
@@ -174,13 +174,12 @@ def opened_runs(places: Places, suite: str, *, before: str | None = None) -> Ite
         if before is not None and folder.name >= before:
             continue
         try:
-            if _measured(folder, suite) is None:
-                continue
-            record = opened(folder)
+            record = opened(folder) if _is_measured(folder, suite) else None
         except (*_DAMAGED, RecordError) as error:
             warn_skipped(folder.name, error)
             continue
-        yield record
+        if record:
+            yield record
 
 
 def is_readable(run: Record) -> bool:
@@ -198,8 +197,8 @@ def warn_skipped(run: str, error: Exception) -> None:
     print(f"flashcore: skipped run {run}: {error}", file=sys.stderr)
 
 
-def _measured(folder: Traversable, suite: str) -> dict[str, Any] | None:
-    """The header of a run of this suite with GPU results; ``None`` for any other run."""
-    header: dict[str, Any] = json.loads((folder / HEADER).read_bytes())
+def _is_measured(folder: Traversable, suite: str) -> bool:
+    """Whether a run is of this suite, with GPU results."""
+    header = json.loads((folder / HEADER).read_bytes())
     of_suite = header["schema_version"] == SCHEMA_VERSION and header["suite"]["name"] == suite
-    return header if of_suite and header["environment"]["gpu"] and header["outcomes"] else None
+    return bool(of_suite and header["environment"]["gpu"] and header["outcomes"])

@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
     text = "kernels without limits; repeatable"
     parser.add_argument("--except", dest="exceptions", action="append", default=[], metavar="GLOB", help=text)
-    gate.add_formats(parser)
+    output.add_formats(parser, gate.formats())
     text = "fail where a kernel is worse than in this file (default: that of flashcore.toml)"
     parser.add_argument("--baseline", metavar="FILE", help=text)
     text = "write a baseline, or take improvements and new kernels over into it"
