@@ -69,10 +69,6 @@ class References:
         #: Shape → (exact answers by seed and kind, expected answers by tolerance class too), last used last.
         self._shapes: dict[tuple[str, ...], tuple[_Exact, dict[tuple[int, str, str], Expected]]] = {}
 
-    def clear(self) -> None:
-        """Drops everything."""
-        self._shapes.clear()
-
     def get(self, case: KernelCall, problem: Any, device: str, seed: int, kind: str) -> Expected:
         """The expected answer of a case on one seed and kind of input."""
         shape = (case.root, case.problem_file, case.shape)
