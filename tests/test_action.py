@@ -172,8 +172,8 @@ def test_the_gate_step_joins_the_artifact_or_refuses_what_is_none(repository: Pa
 
 
 def test_the_two_jobs_of_the_guide_take_inputs_and_commands_that_there_are() -> None:
-    guide = (ROOT / "docs" / "how-to" / "gpu-runner.md").read_text()
-    jobs = yaml.safe_load(re.findall(r"```yaml\n(.+?)```", guide, re.DOTALL)[0])["jobs"]
+    guide = (ROOT / "docs" / "how-to" / "gate-a-pull-request.md").read_text()
+    jobs = yaml.safe_load(re.findall(r"```yaml\n(.+?)```", guide, re.DOTALL)[-1])["jobs"]
     assert list(jobs) == ["measure", "gate"] and jobs["gate"]["needs"] == "measure"
     (step,) = [s for s in jobs["gate"]["steps"] if "flashcore" in s.get("uses", "")]
     assert set(step["with"]) <= set(ACTION["inputs"]) and step["with"]["require"] in TIERS

@@ -1,4 +1,4 @@
-// Marks what each warp of a kernel does over time, for `flashcore phases` (docs/how-to/phases.md).
+// Marks what each warp of a kernel does over time, for `flashcore phases` (docs/how-to/find-the-limiter.md).
 //
 //   FLASHCORE_ROLE(phases, "consumer");   the warp's role; declares `phases`, whose scope ends the last phase
 //   FLASHCORE_PHASE(phases, "softmax");   a phase, which lasts until the next one
