@@ -207,7 +207,7 @@ def _watch(text: str, case: str) -> Iterator[Figure]:
     times, limits = json.loads(text)
     yield from _sentence(case, "\n".join([*times["lines"], *limits["lines"]]))
     if times["data"]:
-        yield from _exact(case, f"{times['data']['regime']}_p50", times["data"]["us"])
+        yield from _exact(case, f"{times['data']['mode']}_p50", times["data"]["us"])
     for part in limits["data"]["limiters"]:
         yield from _exact(case, f"share {part['kind']}", part["share"])
 
