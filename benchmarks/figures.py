@@ -126,14 +126,17 @@ def rendered(run: str, outputs: Outputs) -> str:
             outputs[run, "brief", str(case)] = brief.fitted(brief.brief(judged, str(case)), as_json=True)
             contents = watch.of_times(judged.answers.time(case)), watch.of_limits(judged.answers.of(case))
             outputs[run, "watch", str(case)] = json.dumps([content._asdict() for content in contents])
-    tables = {
-        shape: json.loads(opened.table(shape).reset_index().to_json(orient="records", double_precision=15))
-        for shape in suite.shapes
-    }
-    limiters = json.loads(opened.limiters_frame().reset_index().to_json(orient="records", double_precision=15))
-    verdicts = json.loads(api.judge(opened).verdicts.reset_index().to_json(orient="records", double_precision=15))
+    tables = {shape: _rows(opened.table(shape)) for shape in suite.shapes}
+    limiters, verdicts = _rows(opened.limiters_frame()), _rows(api.judge(opened).verdicts)
     outputs[run, "frames", ""] = json.dumps({"table": tables, "limiters": limiters, "verdicts": verdicts})
     return suite.name
+
+
+def _rows(frame: Any) -> list[dict[str, Any]]:
+    """A frame's rows, each number with all its digits."""
+    rows = frame.reset_index().astype(object)
+    found: list[dict[str, Any]] = json.loads(json.dumps(rows.where(rows.notna(), None).to_dict("records"), default=str))
+    return found
 
 
 def _mcp(tool: str, **given: Any) -> str:
@@ -306,6 +309,11 @@ def _plain(element: str) -> str:
 
 
 def _overview(page: str, _: str) -> Iterator[Figure]:
+    winner = (
+        r'href="variant/(\w+)\.html\?shape=(\w+)">(?:(?!</tr>).)*?× (?:faster than|the speed of)[^"]*">([\d.,]+)</td>'
+    )
+    for variant, shape, number in re.findall(winner, page.partition('<table class="sortable overview"')[0], re.DOTALL):
+        yield _shown(f"{variant}/{shape}", "over reference", number)
     for table in re.findall(r'<table class="sortable overview".*?</table>', page, re.DOTALL):
         heads = re.findall(r'data-key="([^"]*)"[^>]*>([^<]*)', table)
         keys = [head.strip() if head.strip() == "rate" else key for key, head in heads]  # of a run of roofs
