@@ -345,7 +345,7 @@ def _variant_page(page: str, variant: str) -> Iterator[Figure]:
 
 def _budgets(page: str, _: str) -> Iterator[Figure]:
     data = json.loads((re.search(r'id="[^"]*-data">(.*?)</div>', page, re.DOTALL) or ["", "{}"])[1])
-    columns = {key: _column(*value) for key, value in data.items() if isinstance(value, list) and len(value) == 3}
+    columns = {key: _column(*value) for key, value in data.items() if key not in ("count", "linked", "rank")}
     for i in range(data.get("count", 0)):
         row = {key: column[i] for key, column in columns.items()}
         status = "pass" if row["status"] == "at_risk" else row["status"]
@@ -355,9 +355,8 @@ def _budgets(page: str, _: str) -> Iterator[Figure]:
             yield figure._replace(within=1.0)
 
 
-def _column(values: list[Any], which: list[int], long: list[int]) -> list[Any]:
-    runs = zip(which, long, strict=True)
-    return [values[i] for i, n in runs for _ in range(n)] if which else values
+def _column(values: list[Any], which: list[int]) -> list[Any]:
+    return [values[i] for i in which] if which else values
 
 
 READERS: Mapping[str, _Reader] = {

@@ -243,8 +243,8 @@ class Reader(HTMLParser):
             made.caption, made.row = caption, tuple(row)
 
 
-def unpacked(values: list[Any], which: list[int], long: list[int]) -> list[Any]:
-    return [values[at] for at, n in zip(which, long, strict=True) for _ in range(n)] if which else values
+def unpacked(values: list[Any], which: list[int]) -> list[Any]:
+    return [values[at] for at in which] if which else values
 
 
 class Trace:

@@ -64,7 +64,9 @@ def _notes(a: Record, b: Record, incomparable: str) -> Iterator[str]:
 # --- cases ------------------------------------------------------------------------------------------
 
 
-def case(a: Record, before: CaseSubject, b: Record, after: CaseSubject) -> Difference | None:
+def case(
+    a: Record, before: CaseSubject, b: Record, after: CaseSubject, *, with_counters: bool = True
+) -> Difference | None:
     """What changed from a case of ``a`` to one of ``b``, or of the same record; ``None`` without a time of both.
 
     The mode that ranks decides if its time changed, else the mode that changed most. The counters that changed most
@@ -80,7 +82,8 @@ def case(a: Record, before: CaseSubject, b: Record, after: CaseSubject) -> Diffe
         key=lambda c: (c.mode not in group, not same and c.outcome == "no difference", c.mode != ranks, -c.size)
     )
     code, imported = same_code(a, before, b, after), b.suite.variants[after.variant].imported
-    counters = [] if code or (same and not imported) else moved(a, b, after, before)
+    needed = with_counters and not code and (imported or not same)
+    counters = moved(a, b, after, before) if needed else []
     outcome: Outcome = "changed" if same and counters else changes[0].outcome
     return Difference(after, outcome, (*changes, *counters), same_code=code, shapes=(after.shape or "",))
 

@@ -23,6 +23,7 @@ from markupsafe import Markup, escape
 
 from flashcore import __version__
 from flashcore.errors import UsageError
+from flashcore.explain.limiter import Part
 from flashcore.gate.wording import sentence, summary
 from flashcore.model.catalogue import FACTS
 from flashcore.model.files import make_folder, replace_folder, write_atomically
@@ -237,6 +238,7 @@ def environment(single_file: bool) -> Environment:
         value_cell=budget_page.value_cell,
         provenance=provenance,
         outcome=lambda status: cells.mark(status_mark(status), status),
+        shade=_shade,
     )
     templates.filters |= {
         "json": _json,
@@ -255,6 +257,12 @@ def environment(single_file: bool) -> Environment:
 def _template_of_plugin(path: str) -> str | None:
     """A plugin's template, which its page names by absolute path."""
     return Path(path).read_text(encoding="utf-8") if Path(path).is_absolute() else None
+
+
+def _shade(part: Part, parts: Sequence[Part]) -> str:
+    """The style of a part of the time: stall reasons have one color in shades, in the bar and in its legend."""
+    stalls = [x for x in parts if x.kind.startswith("stall")]
+    return f";opacity:{max(1 - stalls.index(part) / 5, 0.4):g}" if part in stalls else ""
 
 
 def _breaks(name: str) -> Markup:

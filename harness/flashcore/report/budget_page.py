@@ -210,22 +210,12 @@ def _is_number(v: Verdict) -> bool:
 
 
 def packed(values: Iterable[Any]) -> list[list[Any]]:
-    """A column in run-length encoding: distinct values, the index of each run's value, each run's length.
-
-    If most rows differ: the values, and two empty lists.
-    """
-    column = list(values)
+    """A column as its distinct values and the index of each row's value; without indices if all differ."""
     index: dict[str, int] = {}
     distinct: list[Any] = []
-    which: list[int] = []
-    long: list[int] = []
-    for value in column:
-        at = index.setdefault(repr(value), len(distinct))
-        if at == len(distinct):
+    at: list[int] = []
+    for value in values:
+        at.append(index.setdefault(repr(value), len(index)))
+        if len(index) > len(distinct):
             distinct.append(value)
-        if which and which[-1] == at:
-            long[-1] += 1
-        else:
-            which.append(at)
-            long.append(1)
-    return [column, [], []] if len(distinct) > len(column) / 2 else [distinct, which, long]
+    return [distinct, [] if len(at) == len(distinct) else at]

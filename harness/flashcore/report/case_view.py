@@ -262,11 +262,15 @@ def _code(listing: Listing, ordered: Sequence[heat.Line], sources: Mapping[str, 
     }
 
 
+def _stall(x: heat.Line) -> str:
+    return f"{words(x.stall[0])} {percentage(x.stall[1])}" if x.stall else ""
+
+
 def _why(x: heat.Line) -> str:
     """The line's costs: inlined code, stall reason, bank conflicts, local memory."""
     parts = (
         f"inlined code {percentage(x.inlined, 1)}" if x.inlined else "",
-        f"{words(x.stall[0])} {percentage(x.stall[1])}" if x.stall else "",
+        _stall(x),
         f"{whole(x.conflicts)} bank conflicts" if x.conflicts else "",
         f"local memory {whole(x.local)} ×" if x.local else "",
     )
@@ -281,7 +285,7 @@ def _count(value: float | None) -> Cell:
 
 
 def _line(line: heat.Line, counted: bool) -> list[Cell]:
-    stall = f"{words(line.stall[0])} {percentage(line.stall[1])}" if line.stall else ""
+    stall = _stall(line)
     return [
         Cell(stall, sort=stall) if stall else not_applicable("no warp stalled here"),
         Cell(whole(line.executed), sort=line.executed, kind="number"),

@@ -28,6 +28,7 @@ from flashcore.report.cells import (
     not_applicable,
     number_cell,
     prediction_cell,
+    status_mark,
     unbroken,
     words,
 )
@@ -235,13 +236,22 @@ class Overview:
         return sorted(((*key, variants) for key, variants in same.items()), key=lambda build: build[0] != "failed")
 
     @property
-    def gaps(self) -> list[tuple[str, str, str, list[str]]]:
-        """Missing results, the most frequent reason first: stage, status, reason, cases."""
+    def gaps(self) -> list[list[Cell]]:
+        """Missing results, the most frequent reason first."""
         failures = [((x.stage, x.status, x.reason), f"{x.variant}/{x.shape}") for x in self.book.failures]
         plans = [p for p in self.book.record.plans if p.error]
         failures += [(("launch plan", "unsupported", p.error), f"{p.variant}/{p.shape}") for p in plans]
-        gaps = [(*key, cases) for key, cases in grouped(failures).items()]
-        return sorted(gaps, key=lambda gap: (STATUSES.index(gap[1]), -len(gap[3])))[:MOST_MISSING]
+        gaps = sorted(grouped(failures).items(), key=lambda gap: (STATUSES.index(gap[0][1]), -len(gap[1])))
+        return [
+            [
+                Cell(status, mark=status_mark(status)),
+                Cell(stage),
+                Cell(f"{len(cases):,}", sort=len(cases), kind="number"),
+                Cell(reason or "no reason was recorded", kind="wrap"),
+                Cell(", ".join(cases[:40]) + f" and {len(cases) - 40} more" * (len(cases) > 40), kind="wrap small"),
+            ]
+            for (stage, status, reason), cases in gaps[:MOST_MISSING]
+        ]
 
 
 def page(book: Book) -> Page[Overview]:

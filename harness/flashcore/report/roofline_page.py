@@ -84,10 +84,20 @@ class Roofline:
         return roofline.roofs(self.device, None, tuple(by_gpu) or record.roofs)
 
     @property
-    def listed(self) -> list[tuple[Roof, list[str]]]:
-        """Each roof with its names: a resource has that of its fastest measurement."""
+    def listed(self) -> list[list[Cell]]:
+        """The row of each roof with its names: a resource has that of its fastest measurement."""
         named = grouped((replace(roof, resource=""), roof.resource) for roof in self.roofs)
-        return [(roof, names) for roof, names in named.items()]
+        source = self.device.source if self.device else ""
+        return [
+            [
+                Cell(", ".join(names)),
+                Cell(significant(roof.value), roof.unit.replace("us", "µs"), sort=roof.value, kind="number"),
+                Cell(roof.origin),
+                Cell(whole(roof.clock_mhz) if roof.clock_mhz else "any"),
+                Cell("as above" if source and roof.note == source else roof.note or roof.device, kind="wrap"),
+            ]
+            for roof, names in named.items()
+        ]
 
     @property
     def has_content(self) -> bool:

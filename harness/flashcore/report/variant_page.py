@@ -382,7 +382,8 @@ class VariantView:
 def page(book: Book, variant: Variant) -> Page[VariantView]:
     """The page of one variant."""
     view = VariantView(book, variant)
-    scripts = (SOURCE,) if any(book.listings(case.subject) for case in view.cases) else ()
+    listed = {listing.subject.case for listing in book.record.listings}
+    scripts = (SOURCE,) if any(case.subject.case in listed for case in view.cases) else ()
     return Page(name_of(variant.name), variant.name, "variant.html.j2", view, scripts=scripts)
 
 

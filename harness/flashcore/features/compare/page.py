@@ -280,7 +280,7 @@ class _Pairs:
         after, before = focus.at(taken[0]), against.at(taken[1])
         across = not against.current
         incomparable = self.incomparable if across else ""
-        of = compare_records.case(against.record, before, focus.record, after)
+        of = compare_records.case(against.record, before, focus.record, after, with_counters=False)
         times = {c.fact: c for c in of.changes if c.speedup} if of and not incomparable else {}
         lead = times.get(row.shape.time) or next(iter(times.values()), None)
         return {

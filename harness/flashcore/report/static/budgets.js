@@ -1,5 +1,5 @@
 // The table of all verdicts. Of tens of thousands of rows only those in view are in the DOM. Order and filter are kept in
-// the address. Columns are run-length encoded.
+// the address. A column is its distinct values and the index of each row's.
 "use strict";
 (() => {
   let state, all; // from report.js, once it is loaded
@@ -7,12 +7,6 @@
   const FIELDS = ["kind", "fact", "tier", "variant", "q"];
   const AROUND = 12; // rows kept above and below those in view
 
-  function unpacked([values, which, long], count) {
-    const at = new Uint32Array(count);
-    if (!which.length) for (let row = 0; row < count; row++) at[row] = row;
-    for (let i = 0, row = 0; i < which.length; i++) at.fill(which[i], row, (row += long[i]));
-    return { values, at };
-  }
   // Created once: creating a formatter takes longer than using it.
   const WHOLE = new Intl.NumberFormat("en");
   const SIX = new Intl.NumberFormat("en", { maximumSignificantDigits: 6 });
@@ -36,7 +30,10 @@
       this.form = this.page.querySelector("form.controls");
       this.count = given.count;
       this.linked = new Set(given.linked); // variants with a page
-      for (const name of [...WORDS, "required", "budget", "launch", "value", "headroom", "from"]) this[name] = unpacked(given[name], given.count);
+      for (const name of [...WORDS, "required", "budget", "launch", "value", "headroom", "from"]) {
+        const [values, at] = given[name];
+        this[name] = { values, at: Uint32Array.from(at.length ? at : values.keys()) };
+      }
       this.rank = given.rank;
       this.ranks = {};
       this.sorting();
