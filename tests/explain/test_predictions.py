@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flashcore.explain.predictions import JudgedPrediction, Outcome, judge, progress
+from flashcore.explain.predictions import JudgedPrediction, PredictionOutcome, judge, progress
 from flashcore.explain.readings import Readings
 from flashcore.model.causes import WorstInput
 from flashcore.model.record import Record
@@ -29,7 +29,7 @@ def only(r: Record) -> JudgedPrediction:
         (-0.5, "against"),
     ],
 )
-def test_progress_is_the_share_of_the_predicted_change(share: float, outcome: Outcome) -> None:
+def test_progress_is_the_share_of_the_predicted_change(share: float, outcome: PredictionOutcome) -> None:
     assert progress(share * 10, 10, False) == outcome
     assert progress(share * -10, -10, False) == outcome
 
@@ -73,7 +73,7 @@ def test_counts_are_compared_as_differences_of_the_measured_arch() -> None:
         ("bank_conflicts", 0, 0, "confirmed"),
     ],
 )
-def test_a_level_is_reached_or_approached(fact: str, wanted: float, value: float, outcome: Outcome) -> None:
+def test_a_level_is_reached_or_approached(fact: str, wanted: float, value: float, outcome: PredictionOutcome) -> None:
     facts = [factory.fact(fact, value, "fast", shape="mission")]
     assert only(record([predicted(fact, None, wanted)], facts)).outcome == outcome
 
@@ -126,7 +126,7 @@ def test_shares_of_phases_are_compared_whatever_the_device() -> None:
     ],
 )
 def test_a_goal_is_met_by_its_level_and_more_of_a_worsening_is_a_miss(
-    fact: str, said_from: float, to: float, was: float, now: float, outcome: Outcome
+    fact: str, said_from: float, to: float, was: float, now: float, outcome: PredictionOutcome
 ) -> None:
     facts = [factory.fact(fact, was, "slow", shape="mission"), factory.fact(fact, now, "fast", shape="mission")]
     result = only(record([predicted(fact, said_from, to)], facts))
@@ -143,7 +143,9 @@ def test_a_goal_is_met_by_its_level_and_more_of_a_worsening_is_a_miss(
         (2e-4, WorstInput(2, "scaled_logits"), "confirmed"),  # so it is on easier inputs
     ],
 )
-def test_errors_on_other_inputs_are_not_comparable(value: float, detail: WorstInput, outcome: Outcome) -> None:
+def test_errors_on_other_inputs_are_not_comparable(
+    value: float, detail: WorstInput, outcome: PredictionOutcome
+) -> None:
     facts = [factory.fact("max_error", value, v, shape="mission", detail=detail) for v in ("slow", "fast")]
     result = only(record([predicted("max_error", None, 2.44e-4)], facts))
     assert result.outcome == outcome or (outcome, result.outcome) == ("missed", "none")
@@ -168,7 +170,7 @@ def test_errors_on_other_inputs_are_not_comparable(value: float, detail: WorstIn
     ],
 )
 def test_a_time_is_compared_by_its_device(
-    before: float | None, after: float, device: str, times: dict[str, float], outcome: Outcome
+    before: float | None, after: float, device: str, times: dict[str, float], outcome: PredictionOutcome
 ) -> None:
     assert only(record([predicted("isolated_p50", before, after, device)], times=times)).outcome == outcome
 

@@ -9,9 +9,9 @@ from flashcore.model.suite import (
     AheadOfTime,
     CudaSource,
     ForeignLauncher,
-    Kind,
     PythonCallable,
     RecordedCubins,
+    VariantKind,
     kind_of,
     manifest_keys,
 )
@@ -28,7 +28,7 @@ from tests import factory
         (PythonCallable("a.py:f"), "a.py", ""),
     ],
 )
-def test_a_kind_is_declared_by_the_keys_of_a_manifest(kind: Kind, file: str, compiler: str) -> None:
+def test_a_kind_is_declared_by_the_keys_of_a_manifest(kind: VariantKind, file: str, compiler: str) -> None:
     assert (kind.file, kind.compiler) == (file, compiler)
     assert kind_of(manifest_keys(kind), ["triton"]) == kind
 

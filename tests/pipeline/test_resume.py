@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import UsageError
+from flashcore.model.progress import silent
 from flashcore.pipeline import resume
-from flashcore.stages.context import silent
 from flashcore.stages.settings import Settings
 
 SOURCE_HASHES = {"fast sm_80": "abc"}

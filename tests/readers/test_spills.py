@@ -16,7 +16,7 @@ from flashcore.machine import toolchain
 from flashcore.model.causes import NOT_IN_LOG
 from flashcore.model.record import Artifact, Fact
 from flashcore.readers import sass, spills
-from flashcore.readers.spills import Evidence, Site, classify, loop_depths
+from flashcore.readers.spills import Site, SpillEvidence, classify, loop_depths
 from tests import factory
 from tests.conftest import TESTS
 
@@ -207,35 +207,35 @@ COMPUTED = Site(False, 4, 2, False, "k.cu", 12)
 @pytest.mark.parametrize(
     ("evidence", "use", "worst"),
     [
-        (Evidence(0, 0, 0, ()), "none", ""),
-        (Evidence(4, 4, 8, (STORE, LOAD)), "spills", "k.cu:9"),
-        (Evidence(4, 4, 8, None), "spills", ""),
-        (Evidence(0, 0, 128, (STORE, COMPUTED)), "array", "k.cu:12"),
-        (Evidence(0, 0, 128, None), "array", ""),
-        (Evidence(4, 4, 136, (STORE, LOAD, COMPUTED)), "spills and array", "k.cu:9"),
-        (Evidence(4, 4, 40, (STORE, LOAD, LOAD)), "spills and array", "k.cu:9"),  # more bytes than spilled
-        (Evidence(0, 0, 16, ()), "stack frame", ""),
-        (Evidence(None, None, 0, (LOAD,)), "unmeasured", "k.cu:9"),
-        (Evidence(None, None, 128, (COMPUTED,)), "unmeasured", "k.cu:12"),
-        (Evidence(None, None, 0, ()), "none", ""),
-        (Evidence(), "unmeasured", ""),
+        (SpillEvidence(0, 0, 0, ()), "none", ""),
+        (SpillEvidence(4, 4, 8, (STORE, LOAD)), "spills", "k.cu:9"),
+        (SpillEvidence(4, 4, 8, None), "spills", ""),
+        (SpillEvidence(0, 0, 128, (STORE, COMPUTED)), "array", "k.cu:12"),
+        (SpillEvidence(0, 0, 128, None), "array", ""),
+        (SpillEvidence(4, 4, 136, (STORE, LOAD, COMPUTED)), "spills and array", "k.cu:9"),
+        (SpillEvidence(4, 4, 40, (STORE, LOAD, LOAD)), "spills and array", "k.cu:9"),  # more bytes than spilled
+        (SpillEvidence(0, 0, 16, ()), "stack frame", ""),
+        (SpillEvidence(None, None, 0, (LOAD,)), "unmeasured", "k.cu:9"),
+        (SpillEvidence(None, None, 128, (COMPUTED,)), "unmeasured", "k.cu:12"),
+        (SpillEvidence(None, None, 0, ()), "none", ""),
+        (SpillEvidence(), "unmeasured", ""),
     ],
 )
-def test_the_tools_are_reconciled(evidence: Evidence, use: str, worst: str) -> None:
+def test_the_tools_are_reconciled(evidence: SpillEvidence, use: str, worst: str) -> None:
     usage = classify(evidence)
     assert (usage.use, str(usage.worst or "")) == (use, worst)
 
 
 def test_depth_outweighs_bytes() -> None:
     shallow = [Site(True, 16, 0, True, "k.cu", 2)] * 20
-    assert str(classify(Evidence(324, 4, 328, (*shallow, LOAD))).worst) == "k.cu:9"
+    assert str(classify(SpillEvidence(324, 4, 328, (*shallow, LOAD))).worst) == "k.cu:9"
 
 
 def test_the_gate_says_why_a_spill_budget_broke() -> None:
     from flashcore.gate import judge as judge_module
 
     subject: dict[str, Any] = {"arch": "sm_90a", "kernel": "fast_kernel"}
-    usage = classify(Evidence(8, 8, 16, (Site(False, 8, 1, True, "fast.cu", 7),)))
+    usage = classify(SpillEvidence(8, 8, 16, (Site(False, 8, 1, True, "fast.cu", 7),)))
     made = [
         factory.fact("spill_store_bytes", 8, "fast", **subject),
         factory.fact("local_memory", usage.use, "fast", detail=usage.text, **subject),

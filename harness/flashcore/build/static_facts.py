@@ -294,12 +294,12 @@ def _local_memory_facts(subject: Subject, data: Mapping[str, Any], kernel: str, 
     values, rows = data["kernels"][kernel], data["local"].get(kernel)
     sites = None if rows is None else tuple(spills.Site(*row).relative_to(root) for row in rows)
     stores, loads = values["spills"] or (None, None)
-    evidence = spills.Evidence(stores, loads, values["stack_bytes"], sites)
+    evidence = spills.SpillEvidence(stores, loads, values["stack_bytes"], sites)
     missing = from_json(values["spills_detail"]) if values["spills_detail"] else ""
     yield from local_memory_facts(subject, evidence, missing)
 
 
-def local_memory_facts(subject: Subject, evidence: spills.Evidence, missing: Detail | str) -> Iterator[Fact]:
+def local_memory_facts(subject: Subject, evidence: spills.SpillEvidence, missing: Detail | str) -> Iterator[Fact]:
     """The facts about local memory that follow from the evidence; ``missing``: why it has no spill bytes."""
     sites, usage = evidence.sites, spills.classify(evidence)
     inside = None if sites is None else sum(site.depth > 0 for site in sites)

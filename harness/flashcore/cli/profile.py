@@ -7,7 +7,7 @@ import argparse
 from flashcore.cli import check, gate, inner_loop, options, output, progress, text_tables
 from flashcore.errors import worst
 from flashcore.pipeline.judging import Rules
-from flashcore.pipeline.pages import Target
+from flashcore.pipeline.pages import ReportTarget
 from flashcore.pipeline.profile import profile
 
 EXAMPLES = (
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     import jinja2  # noqa: F401  reports a missing package before anything is built and measured
 
     settings = options.settings(arguments, upto="profile")
-    target = Target(arguments.output, arguments.single_file)
+    target = ReportTarget(arguments.output, arguments.single_file)
     with progress.shown(arguments.quiet) as say:
         profiled = profile(settings, Rules(require=arguments.require), target, say, resume=arguments.resume)
     judged = profiled.judged

@@ -5,14 +5,12 @@ from __future__ import annotations
 import importlib.util
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO, cast
 
 from flashcore.cli import terminal
-from flashcore.model.progress import FailureLine, ProgressLine
-
-Say = Callable[[str], None]
+from flashcore.model.progress import FailureLine, ProgressLine, Say
 
 
 @contextmanager

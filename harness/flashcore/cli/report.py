@@ -42,6 +42,6 @@ def run(arguments: argparse.Namespace) -> int:
         text = markdown.render(record, judged.judgement, overviews=overviews)
         output.write(text, arguments.output)
     else:
-        target = pages.Target(arguments.output, arguments.single_file)
+        target = pages.ReportTarget(arguments.output, arguments.single_file)
         print(pages.write(target, judged, places=options.places(arguments))[0])
     return Exit.OK

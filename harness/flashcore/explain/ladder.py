@@ -11,7 +11,7 @@ from math import log
 
 from flashcore.explain import roofline
 from flashcore.explain.limiter import time_parts
-from flashcore.explain.predictions import JudgedPrediction, Outcome, judge, progress
+from flashcore.explain.predictions import JudgedPrediction, PredictionOutcome, judge, progress
 from flashcore.explain.readings import Reading
 from flashcore.explain.rows import Row
 from flashcore.explain.times import Speedup
@@ -81,7 +81,7 @@ class Step:
     judged: tuple[JudgedPrediction, ...]
     moved: tuple[Moved, ...]
     limiter: str
-    outcome: Outcome
+    outcome: PredictionOutcome
     finding: str
     on_path: bool
 
@@ -179,7 +179,7 @@ def _step(row: Row, variant: Variant, on_path: bool) -> Step:
 # --- findings --------------------------------------------------------------------------
 
 
-def _finding(step: Step, parent_limiter: str) -> tuple[Outcome, str]:
+def _finding(step: Step, parent_limiter: str) -> tuple[PredictionOutcome, str]:
     if step.after.value is None:
         return "unmeasured", f"unmeasured: {step.after.why}"
     if step.parent is None:
@@ -222,7 +222,7 @@ def _others(step: Step) -> str:
     return f" (other predictions: {', '.join(more)})" if more else ""
 
 
-def _no_effect(step: Step, ratio: float, target: float | None, parent_limiter: str) -> tuple[Outcome, str]:
+def _no_effect(step: Step, ratio: float, target: float | None, parent_limiter: str) -> tuple[PredictionOutcome, str]:
     if target is not None and abs(target - 1) < NOISE:
         return "confirmed", f"prediction confirmed: {_faster(ratio)}, predicted {1 / target:.2f} ×"
     improved = [

@@ -19,7 +19,9 @@ from flashcore.model.suite import Prediction, Variant
 from flashcore.model.text import in_words
 
 #: ``elsewhere``: predicted for another device and not comparable with this one; ``open``: nothing was predicted.
-Outcome = Literal["confirmed", "more", "partly", "none", "against", "missed", "unmeasured", "elsewhere", "open"]
+PredictionOutcome = Literal[
+    "confirmed", "more", "partly", "none", "against", "missed", "unmeasured", "elsewhere", "open"
+]
 Scale = Literal["ratio", "difference", "level"]
 
 CONFIRMED = 0.8  # least share of the predicted change that confirms it
@@ -50,7 +52,7 @@ class JudgedPrediction:
     measured: float | None
     before: Reading
     after: Reading
-    outcome: Outcome
+    outcome: PredictionOutcome
     finding: str
     note: str = ""
 
@@ -78,7 +80,7 @@ def judge_one(readings: Readings, p: Prediction, variant: Variant, shape: str) -
     if foreign:
         note = f"predicted for the {p.device}; compared as a {scale}" + (f" on {gpu}" if gpu else "")
 
-    def judged(measured: float | None, outcome: Outcome, finding: str) -> JudgedPrediction:
+    def judged(measured: float | None, outcome: PredictionOutcome, finding: str) -> JudgedPrediction:
         return JudgedPrediction(p, scale, predicted, measured, before, after, outcome, finding, note)
 
     if predicted is None:
@@ -141,14 +143,14 @@ def gains(fact: str, rises: bool) -> bool:
     return spec is not None and spec.better == ("higher" if rises else "lower")
 
 
-def words(outcome: Outcome, fact: str, rises: bool) -> str:
+def words(outcome: PredictionOutcome, fact: str, rises: bool) -> str:
     """The outcome of a predicted rise (or fall) in words."""
     if outcome == "missed":  # a larger change than predicted, and not an improvement
         return "worse than predicted" if gains(fact, not rises) else "beyond the prediction"
     return _WORDS[outcome]
 
 
-_WORDS: dict[Outcome, str] = {
+_WORDS: dict[PredictionOutcome, str] = {
     "confirmed": "prediction confirmed",
     "more": "more than predicted",
     "partly": "in the predicted direction",
@@ -174,7 +176,7 @@ def _scale(p: Prediction) -> tuple[Scale, float | None]:
     return "difference", p.after - p.before
 
 
-def progress(measured: float, predicted: float, unchanged: bool, gain: bool = True) -> Outcome:
+def progress(measured: float, predicted: float, unchanged: bool, gain: bool = True) -> PredictionOutcome:
     """The outcome of a measured change, compared with the predicted one.
 
     Args:
@@ -193,7 +195,7 @@ def progress(measured: float, predicted: float, unchanged: bool, gain: bool = Tr
     return "none" if share > -HARDLY else "against"
 
 
-def _level(p: Prediction, target: float, before: float | None, after: float) -> tuple[Outcome, str]:
+def _level(p: Prediction, target: float, before: float | None, after: float) -> tuple[PredictionOutcome, str]:
     spec = FACTS.get(p.fact)
     better = spec.better if spec else ""
     if target == 0:

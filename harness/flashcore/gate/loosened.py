@@ -22,10 +22,10 @@ from flashcore.model.suite import (
     Budget,
     CudaSource,
     ForeignLauncher,
-    Kind,
     PythonCallable,
     RecordedCubins,
     Suite,
+    VariantKind,
     Waiver,
 )
 from flashcore.model.text import count, matches_any, number
@@ -132,7 +132,7 @@ def _compared(old: Suite, new: Suite) -> list[str]:
     return sorted({*old.variants} - _judged(old) | {old.baseline} & {*new.variants})
 
 
-def _unplaced(kind: Kind) -> Kind:
+def _unplaced(kind: VariantKind) -> VariantKind:
     """A kind without the path of its file."""
     if isinstance(kind, CudaSource | ForeignLauncher):
         return replace(kind, file="")

@@ -3,8 +3,8 @@
 A fact from Nsight Compute has one name on every chip; ``ncu`` and ``chips`` give ncu's metric name there. A metric that
 the chip lacks is unmeasured, never zero.
 
-:class:`Kind` determines how the values of a case's launches combine. Counters add up. Percentages are weighted by time.
-Ratios are weighted by their denominators, which gives the ratio of the sums.
+:class:`Kind` determines how the values of a case's launches combine. Counters add up. Percentages are weighted
+by time. Ratios are weighted by their denominators, which gives the ratio of the sums.
 """
 
 from __future__ import annotations

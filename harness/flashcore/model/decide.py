@@ -26,7 +26,7 @@ FEWEST = 4  # processes, below which the spread cannot be estimated
 #: Where even so large a change could be noise, the case is undecided.
 COARSE = 0.05
 
-Outcome = Literal["slower", "faster", "no difference", "too small to matter", "undecided"]
+TimeOutcome = Literal["slower", "faster", "no difference", "too small to matter", "undecided"]
 
 #: A change is relative to the mean of two times, a null compares one time with one: its variance is 4/3 of a change's.
 _NULL_TO_CHANGE = math.sqrt(3 / 4)
@@ -71,7 +71,7 @@ class TimeDecision:
         reason: why nothing was decided; else empty.
     """
 
-    outcome: Outcome
+    outcome: TimeOutcome
     change: float | None
     critical: float | None
     reason: str = ""

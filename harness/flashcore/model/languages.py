@@ -10,7 +10,7 @@ from flashcore.model.record import Artifact, Plan
 from flashcore.model.suite import Shape, Suite, Variant
 
 #: A launch as plain data, without the kernel's name.
-Launched = Mapping[str, Any]
+LaunchData = Mapping[str, Any]
 
 
 class Language(Protocol):
@@ -40,10 +40,12 @@ class Language(Protocol):
             possible: include every candidate plan if only a GPU can decide between several.
         """
 
-    def calls(self, artifact: Artifact, shape: str) -> Sequence[Sequence[Launched]]:
+    def calls(self, artifact: Artifact, shape: str) -> Sequence[Sequence[LaunchData]]:
         """The launches on a shape, each as the sequence of its possible configurations."""
 
-    def run(self, call: Callable[[], object], names: Mapping[int, str], expected: Sequence[Sequence[Launched]]) -> str:
+    def run(
+        self, call: Callable[[], object], names: Mapping[int, str], expected: Sequence[Sequence[LaunchData]]
+    ) -> str:
         """Calls the variant in a child process and compares its launches with the expected ones.
 
         Args:

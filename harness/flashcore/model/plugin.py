@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from flashcore.errors import UsageError
 
-Kind = Literal[
+EntryKind = Literal[
     "commands",
     "help",
     "options",
@@ -87,12 +87,12 @@ def register(plugin: Plugin) -> None:
     _loaded[plugin.name] = plugin
 
 
-def entries(kind: Kind) -> list[tuple[str, str]]:
+def entries(kind: EntryKind) -> list[tuple[str, str]]:
     """Every loaded plugin's entries of a kind, as name and reference."""
     return [entry for plugin in _loaded.values() for entry in getattr(plugin, kind).items()]
 
 
-def entry(kind: Kind, name: str) -> str | None:
+def entry(kind: EntryKind, name: str) -> str | None:
     """The reference that a loaded plugin adds under this name."""
     for plugin in reversed(_loaded.values()):
         references: Mapping[str, str] = getattr(plugin, kind)
@@ -101,7 +101,7 @@ def entry(kind: Kind, name: str) -> str | None:
     return None
 
 
-def find(kind: Kind, name: str) -> Any:
+def find(kind: EntryKind, name: str) -> Any:
     """The object that a loaded plugin adds under this name.
 
     Raises:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Self
+
+Say = Callable[[str], None]
+
+
+def silent(_: str) -> None:
+    """Drops a message."""
 
 
 class ProgressLine(str):

@@ -274,10 +274,10 @@ class Binary:
 Cuda = CudaSource | ForeignLauncher
 #: Python functions whose kernels are compiled before they run.
 CompiledCallable = AheadOfTime | RecordedCubins
-Kind = Cuda | CompiledCallable | PythonCallable | ImportedKernel | Binary
+VariantKind = Cuda | CompiledCallable | PythonCallable | ImportedKernel | Binary
 
 
-def kind_of(entry: Mapping[str, Any], languages: Collection[str]) -> Kind:
+def kind_of(entry: Mapping[str, Any], languages: Collection[str]) -> VariantKind:
     """The kind that a variant's manifest keys declare: ``source``, ``callable``, ``cubins``, ``plan``.
 
     Args:
@@ -293,7 +293,7 @@ def kind_of(entry: Mapping[str, Any], languages: Collection[str]) -> Kind:
     return CudaSource(entry["source"])
 
 
-def manifest_keys(kind: Kind) -> dict[str, str]:
+def manifest_keys(kind: VariantKind) -> dict[str, str]:
     """The manifest keys that declare a kind; the inverse of :func:`kind_of`."""
     match kind:
         case CudaSource(file):
@@ -314,7 +314,7 @@ class Variant:
 
     name: str
     problem: str
-    kind: Kind
+    kind: VariantKind
     technique: str
     where: Where
     roof: str  # the dtype of its compute roof: fp16_tensor, fp32, ...

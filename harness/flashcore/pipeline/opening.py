@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.machine import gpu_choice
+from flashcore.model.progress import Say, silent
 from flashcore.pipeline import plugins
 from flashcore.runner.problem_file import load_file
 from flashcore.stages import context
-from flashcore.stages.context import Context, Executor, Say, ThisHost, silent
+from flashcore.stages.context import Context, Executor, ThisHost
 from flashcore.stages.settings import Settings
 
 #: Environment variable: a file whose ``Executor`` replaces this host's GPUs in tests.

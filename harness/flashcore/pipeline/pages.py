@@ -15,14 +15,16 @@ from flashcore.suites.find import of_project
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ReportTarget:
     """A report's folder (``None``: ``reports/<run>``) and form: one HTML file or a folder of pages."""
 
     folder: str | None
     single_file: bool
 
 
-def write(target: Target, judged: Judged, against: Record | None = None, *, places: Sequence[Path] = ()) -> list[Path]:
+def write(
+    target: ReportTarget, judged: Judged, against: Record | None = None, *, places: Sequence[Path] = ()
+) -> list[Path]:
     """Writes the pages of a run; returns their paths, the entry page first. See :func:`flashcore.report.render`."""
     folder = Path(target.folder or Path(of_project("reports")) / judged.record.id)
     return report.render(

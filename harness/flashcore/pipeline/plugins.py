@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.model import plugin
 from flashcore.model.catalogue import FACTS
-from flashcore.model.plugin import Kind, Plugin
+from flashcore.model.plugin import EntryKind, Plugin
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -24,7 +24,17 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parents[1] / "features"
 GROUP, VARIABLE = "flashcore.plugins", "FLASHCORE_EXTENSIONS"
 #: The kinds of entries whose names an extension shares with nobody.
-_OWN: tuple[Kind, ...] = ("commands", "facts", "causes", "tables", "verdicts", "api", "languages", "plans", "formats")
+_OWN: tuple[EntryKind, ...] = (
+    "commands",
+    "facts",
+    "causes",
+    "tables",
+    "verdicts",
+    "api",
+    "languages",
+    "plans",
+    "formats",
+)
 
 
 @functools.cache
@@ -62,18 +72,18 @@ def extensions() -> Iterator[EntryPoint]:
         yield installed[name]
 
 
-def entries(kind: Kind) -> list[tuple[str, str]]:
+def entries(kind: EntryKind) -> list[tuple[str, str]]:
     """The entries of a kind from all plugins, as (name, reference)."""
     load()
     return plugin.entries(kind)
 
 
-def objects(kind: Kind) -> list[tuple[str, Any]]:
+def objects(kind: EntryKind) -> list[tuple[str, Any]]:
     """The entries of a kind from all plugins, as (name, imported object)."""
     return [(name, plugin.resolve(reference)) for name, reference in entries(kind)]
 
 
-def find(kind: Kind, name: str) -> Any:
+def find(kind: EntryKind, name: str) -> Any:
     """The object that a plugin adds under this name; see :func:`flashcore.model.plugin.find`."""
     load()
     return plugin.find(kind, name)
@@ -100,7 +110,7 @@ def _loaded(entry_point: EntryPoint) -> Plugin:
     return declared
 
 
-def _core(kind: Kind) -> set[str]:
+def _core(kind: EntryKind) -> set[str]:
     """The core's names of a kind; the command line knows its commands."""
     if kind == "facts":
         return {*FACTS}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from flashcore.model.progress import Say
 from flashcore.model.record import Record
 from flashcore.pipeline import pages
 from flashcore.pipeline.judging import Judged, Rules, judge_record
 from flashcore.pipeline.run import RecordedRun, record_run
 from flashcore.records import lookup
-from flashcore.stages.context import Say
 from flashcore.stages.settings import Settings
 
 
@@ -29,7 +29,9 @@ class Profiled:
     pages: list[Path]
 
 
-def profile(settings: Settings, rules: Rules, target: pages.Target, say: Say, *, resume: bool = False) -> Profiled:
+def profile(
+    settings: Settings, rules: Rules, target: pages.ReportTarget, say: Say, *, resume: bool = False
+) -> Profiled:
     """Measures and records the selected cases, judges them and writes the report. A resumed run keeps its selection.
 
     Raises:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from flashcore.machine import toolchain
 from flashcore.machine.environment import of_this_machine
+from flashcore.model.progress import Say
 from flashcore.model.record import Measured, Record, Roof
 from flashcore.model.text import count
 from flashcore.pipeline.opening import open_recordable
 from flashcore.records import assemble, store
 from flashcore.stages.compiling import compile_all
-from flashcore.stages.context import Context, Say
+from flashcore.stages.context import Context
 from flashcore.stages.formulas import formula_facts
 from flashcore.stages.settings import Settings
 

@@ -16,7 +16,7 @@ from flashcore.explain import measured_roofs
 from flashcore.machine.gpu import Gpu
 from flashcore.machine.gpu_choice import ALL
 from flashcore.model.files import PARTIAL
-from flashcore.model.progress import prefixed
+from flashcore.model.progress import Say, prefixed, silent
 from flashcore.model.record import Fact, Measured, Record, Roof
 from flashcore.pipeline import resume as resuming
 from flashcore.pipeline import roofs
@@ -25,7 +25,7 @@ from flashcore.pipeline.recording import joined, recorded_before
 from flashcore.records import store
 from flashcore.stages import gpu_stages
 from flashcore.stages.compiling import compile_all
-from flashcore.stages.context import Context, Say, silent
+from flashcore.stages.context import Context
 from flashcore.stages.formulas import formula_facts
 from flashcore.stages.settings import Bench, Check, Settings
 from flashcore.suites.find import roofs_suite

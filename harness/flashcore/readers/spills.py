@@ -171,7 +171,7 @@ def _components(edges: Sequence[Sequence[int]], nodes: frozenset[int], cut: Coll
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class SpillEvidence:
     """The tools' findings about one kernel; ``None`` is unmeasured.
 
     Args:
@@ -195,7 +195,7 @@ class Usage:
     text: str
 
 
-def classify(evidence: Evidence) -> Usage:
+def classify(evidence: SpillEvidence) -> Usage:
     """Distinguishes spills from arrays.
 
     Spills use constant offsets in the frame, and ptxas counts their bytes. An access by a computed address belongs to
@@ -248,7 +248,7 @@ _NAMES: Mapping[Use, str] = {
 }
 
 
-def _words(evidence: Evidence, use: Use, worst: SourceLine | None) -> str:
+def _words(evidence: SpillEvidence, use: Use, worst: SourceLine | None) -> str:
     parts = []
     if evidence.spill_stores or evidence.spill_loads:
         parts.append(f"ptxas spills {evidence.spill_stores} B and refills {evidence.spill_loads} B")

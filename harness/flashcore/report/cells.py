@@ -12,7 +12,7 @@ from typing import Literal
 
 from markupsafe import Markup
 
-from flashcore.explain.predictions import Outcome
+from flashcore.explain.predictions import PredictionOutcome
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import CaseOutcome, Fact
 from flashcore.model.text import UNMEASURED, quantity, significant
@@ -20,7 +20,7 @@ from flashcore.model.text import number as written
 
 NOT_APPLICABLE = "n/a"
 
-Kind = Literal["number", "text", "mono", "small", "wrap", "wrap small", "missing", "none"]
+CellKind = Literal["number", "text", "mono", "small", "wrap", "wrap small", "missing", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Cell:
     unit: str = ""
     title: str = ""
     sort: float | str | None = None
-    kind: Kind = "text"
+    kind: CellKind = "text"
     mark: str = ""
     href: str = ""
     detail: str = ""
@@ -109,7 +109,7 @@ def words(name: str) -> str:
 _MARKS = {"ok": "pass", "built": "pass", "failed": "fail", "stale": "stale", "unsupported": "open"}
 
 #: A prediction's outcome → (word, the style sheet's mark).
-PREDICTIONS: dict[Outcome, tuple[str, str]] = {
+PREDICTIONS: dict[PredictionOutcome, tuple[str, str]] = {
     "confirmed": ("confirmed", "pass"),
     "more": ("exceeded", "pass"),
     "partly": ("partly", "waived"),
@@ -133,7 +133,7 @@ def check_cell(check: CaseOutcome, title: str = "") -> Cell:
     return Cell(word, title=title, sort=float(check.status != "ok"), mark=status_mark(check.status))
 
 
-def prediction_cell(outcome: Outcome, note: str = "") -> Cell:
+def prediction_cell(outcome: PredictionOutcome, note: str = "") -> Cell:
     """The badge of a prediction's outcome; ``note`` on hover."""
     text, mark = PREDICTIONS[outcome]
     return Cell(text, title=note, sort=float(list(PREDICTIONS).index(outcome)), mark=mark)
@@ -155,7 +155,12 @@ def badge(href: Href, cell: Cell, up: str) -> Markup:
 
 
 def row(
-    href: Href, cells: Sequence[Cell], up: str, heading: bool = False, shown: int | None = None, usual: Kind = "text"
+    href: Href,
+    cells: Sequence[Cell],
+    up: str,
+    heading: bool = False,
+    shown: int | None = None,
+    usual: CellKind = "text",
 ) -> Markup:
     """The cells of a table row.
 

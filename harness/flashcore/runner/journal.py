@@ -27,7 +27,7 @@ from flashcore.model.causes import RAISED, Hang, HungBefore
 _SYNC = 1.0
 _MOST_SECONDS = 1e15
 
-Status = Literal["ok", "failed", "skipped"]
+TaskStatus = Literal["ok", "failed", "skipped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class TaskResult:
     """
 
     name: str
-    status: Status
+    status: TaskStatus
     cause: Cause | None = None
     data: Mapping[str, Any] | None = None
     seconds: float = 0.0
@@ -206,7 +206,7 @@ def decode(line: bytes) -> Message | None:
             values["cause"] = from_json(values["cause"])
             if not isinstance(values["cause"], Cause):
                 return None
-        if values.get("status", "ok") not in get_args(Status) or abs(values.get("seconds", 0)) >= _MOST_SECONDS:
+        if values.get("status", "ok") not in get_args(TaskStatus) or abs(values.get("seconds", 0)) >= _MOST_SECONDS:
             return None
         return kind(**values)
     except (AttributeError, LookupError, TypeError, ValueError, RecursionError):

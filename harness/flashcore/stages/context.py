@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -13,7 +12,7 @@ from flashcore.chips.metric_tables import lookup
 from flashcore.machine import gpu_choice, toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.model.catalogue import CHIPS
-from flashcore.model.progress import ProgressLine
+from flashcore.model.progress import ProgressLine, Say, silent
 from flashcore.model.record import Built
 from flashcore.model.suite import Shape, Suite, Variant
 from flashcore.runner.problem_file import load_problem
@@ -21,12 +20,6 @@ from flashcore.runner.process import Command, Limits, LocalGpu, Place
 from flashcore.runner.queue import Pool
 from flashcore.stages.settings import Settings
 from flashcore.suites.load import compared_with, load, select
-
-Say = Callable[[str], None]
-
-
-def silent(_: str) -> None:
-    """Drops a message."""
 
 
 class Executor(Protocol):

@@ -23,9 +23,9 @@ from flashcore.stages.check import check
 from flashcore.stages.context import Context
 from flashcore.stages.profile import profile
 from flashcore.stages.sanitize import sanitize
-from flashcore.stages.stage import Stage
+from flashcore.stages.stage import StageModule
 
-STAGES: Mapping[suite.Stage, Stage] = {"check": check, "bench": bench, "profile": profile, "sanitize": sanitize}
+STAGES: Mapping[suite.Stage, StageModule] = {"check": check, "bench": bench, "profile": profile, "sanitize": sanitize}
 
 
 def prepare(context: Context) -> None:

@@ -15,7 +15,7 @@ from flashcore.machine.gpu_choice import ALL
 from flashcore.machine.ncu import ClockControl
 from flashcore.runner.process import Limits
 
-Tool = Literal["memcheck", "racecheck", "synccheck"]
+SanitizerTool = Literal["memcheck", "racecheck", "synccheck"]
 #: Slowdown of a case under compute-sanitizer.
 _SANITIZED = 5
 
@@ -85,7 +85,7 @@ class Profile:
 class Sanitize:
     """How cases are sanitized; ``limits.time_limit`` applies to one case under one tool."""
 
-    tools: Sequence[Tool] = ("memcheck", "racecheck", "synccheck")
+    tools: Sequence[SanitizerTool] = ("memcheck", "racecheck", "synccheck")
     limits: Limits = field(
         default_factory=lambda: Limits(
             time_limit=_SANITIZED * Limits().time_limit, startup_limit=300.0, finish_limit=60.0, batch=32

@@ -10,7 +10,7 @@ from flashcore.runner.kernel_call import KernelCall
 from flashcore.stages.context import Context
 
 
-class Stage(Protocol):
+class StageModule(Protocol):
     """Check, bench, profile, sanitize: independent modules with these functions."""
 
     def prepare(self, context: Context) -> None:

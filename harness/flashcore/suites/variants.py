@@ -13,7 +13,7 @@ from pathlib import Path
 from flashcore.chips import devices
 from flashcore.chips.occupancy import LIMITS, limits
 from flashcore.model import plugin
-from flashcore.model.suite import Cuda, Kind, Prediction, Problem, Shape, Variant, Where, kind_of
+from flashcore.model.suite import Cuda, Prediction, Problem, Shape, Variant, VariantKind, Where, kind_of
 from flashcore.suites.mistakes import Mistakes
 from flashcore.suites.problems import problem_name
 from flashcore.suites.schema import MOST_LETTERS, Manifest, PredictionForm, VariantForm
@@ -137,7 +137,7 @@ class Variants:
             **self._compilation(key, template, kind),
         )
 
-    def _compilation(self, key: str, template: _Template, kind: Kind) -> dict[str, tuple[str, ...]]:
+    def _compilation(self, key: str, template: _Template, kind: VariantKind) -> dict[str, tuple[str, ...]]:
         """``flags``, ``libraries`` and ``packages`` of a CUDA file, the suite's first."""
         result = {}
         for name in ("flags", "libraries", "packages"):
@@ -155,7 +155,7 @@ class Variants:
             expected = "flags without what `archs`, `include`, `libraries` and DEBUG=1 declare"
             self._mistakes.add(f"{key}.flags".lstrip("."), expected, repr(flag))
 
-    def _kind(self, key: str, form: VariantForm) -> Kind | None:
+    def _kind(self, key: str, form: VariantForm) -> VariantKind | None:
         """The kind that a variant's keys declare; ``None`` if they declare none."""
         if (form.source is None) == (form.callable is None):
             self._mistakes.add(key, "a source or a callable", "both" if form.source else "neither")

@@ -15,7 +15,7 @@ from flashcore.explain.comparison import Difference
 from flashcore.features.compare import against
 from flashcore.features.compare.against import AgainstOptions
 from flashcore.features.compare.bench_options import as_json, as_text
-from flashcore.features.compare.match_cases import Pair
+from flashcore.features.compare.match_cases import MatchedCase
 from flashcore.machine import gpu_choice, toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.runner.journal import TaskResult, messages
@@ -128,7 +128,7 @@ def test_the_gpu_that_times_is_leased(spin: Path, monkeypatch: pytest.MonkeyPatc
     spun(spin, 4000)
     free: list[bool] = []
 
-    def wrong(pairs: Sequence[Pair], *_: object) -> list[Difference]:
+    def wrong(pairs: Sequence[MatchedCase], *_: object) -> list[Difference]:
         free.extend(gpu_choice.is_free(uuid) for uuid in ("GPU-a", "GPU-b"))
         return [one.row("undecided", "not asked") for one in pairs]
 

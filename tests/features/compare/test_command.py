@@ -36,7 +36,7 @@ def requested(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[str, ...
     """The sides that were made, and their variants: ``before`` and ``after`` are runs."""
     made: list[tuple[str, tuple[str, ...]]] = []
 
-    def record(name: str, kind: sides.Kind, settings: Settings, say: object) -> Record:
+    def record(name: str, kind: sides.SideKind, settings: Settings, say: object) -> Record:
         made.append((name, settings.variants))
         result = {"before": BEFORE, "after": AFTER}[name]
         select(result.suite, settings.variants)

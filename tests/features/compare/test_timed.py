@@ -13,7 +13,7 @@ from flashcore.explain.times import Speedup
 from flashcore.features.compare import against
 from flashcore.features.compare.against import AgainstOptions, TimedBuilds
 from flashcore.features.compare.bench_options import as_text
-from flashcore.features.compare.match_cases import Pair
+from flashcore.features.compare.match_cases import MatchedCase
 from flashcore.model.case import Case
 from flashcore.model.decide import ProcessTimes
 from flashcore.model.record import CaseSubject
@@ -76,7 +76,7 @@ def test_a_build_that_fails_while_it_is_timed() -> None:
         "b/s": LostContest("again", "hang?"),
         "c/s": LostContest("", "no memory"),
     }
-    pairs = [Pair(v := factory.variant(name), v, factory.shape("s"), ("s",)) for name in "abcd"]
+    pairs = [MatchedCase(v := factory.variant(name), v, factory.shape("s"), ("s",)) for name in "abcd"]
     rows = {
         r.subject.variant: r for r in against._decided(pairs, Timings({"d/s": times}, lost), AgainstOptions("main"))
     }

@@ -67,7 +67,7 @@ def test_a_capture_lists_every_kernel_that_the_survey_saw(captured: Captured, tm
     assert [bool(row.limited_by) for row in rows] == [True, True, True, False]
     assert {fact.source for fact in made.facts.named(traces.TIME)} == {Source.CUPTI}
     assert all(fact.number != 0 for fact in made.facts.named(traces.TIME))
-    pages.write(pages.Target(str(tmp_path / "pages"), single_file=False), judged(made))
+    pages.write(pages.ReportTarget(str(tmp_path / "pages"), single_file=False), judged(made))
     page = (tmp_path / "pages" / "index.html").read_text().partition("<main")[2]
     assert "spilly&lt;96&gt;" in page and "variant/spilly_96" not in page, "a kernel without a page of its own"
     assert "not measured under ncu" in page and "launched once: nothing was warm" in page

@@ -111,6 +111,6 @@ def test_ranges_are_indented_on_the_page(tmp_path: Path, sample_report: Any) -> 
     from flashcore.pipeline import pages
 
     record = launches(("a", 8, 1e3, ("d:step", "d:forward")))
-    pages.write(pages.Target(str(tmp_path / "pages"), single_file=False), judged(record))
+    pages.write(pages.ReportTarget(str(tmp_path / "pages"), single_file=False), judged(record))
     page = (tmp_path / "pages" / "index.html").read_text()
     assert "&emsp;d:forward" in page or "\u2003d:forward" in page

@@ -17,11 +17,11 @@ import pytest
 
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
 from flashcore.machine import python_process
+from flashcore.model.progress import silent
 from flashcore.model.record import Record
 from flashcore.pipeline.run import record_run
 from flashcore.records import store
 from flashcore.runner.child import has_ended
-from flashcore.stages.context import silent
 from flashcore.stages.settings import Settings
 from tests.features.ssh.conftest import Box, until
 

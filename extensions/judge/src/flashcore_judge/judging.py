@@ -21,10 +21,10 @@ from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.explain import roofline
 from flashcore.machine import gpu_choice
 from flashcore.model.groups import grouped, picked
+from flashcore.model.progress import Say
 from flashcore.model.suite import Shape, Suite
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.problem_file import all_kinds, load_problem, work_of
-from flashcore.stages.context import Say
 from flashcore_judge import preparing, sandbox
 from flashcore_judge.answers import MIXED_TYPES, Answers
 from flashcore_judge.launcher.plan import tensors_of

@@ -40,7 +40,7 @@ class AuditedKernel(NamedTuple):
     name: str
     content: cubin.Kernel
     spills: tuple[int, int] | Cause
-    disassembled: Future[Mapping[str, sass.Code]] | None
+    disassembled: Future[Mapping[str, sass.DisassembledCode]] | None
 
 
 class Unread(NamedTuple):

@@ -31,17 +31,17 @@ NAMES = (*static.sass_counts(()), *_MORE, "sass_local_loop")
 #: Fact → a budget's decision.
 Decisions = Mapping[str, Decision]
 #: A kernel's counts and decisions by fact, with details, and its accesses to local memory.
-Code = tuple[Mapping[str, tuple[int | None, Detail | str]], Sequence[spills.Site]]
+DisassembledCode = tuple[Mapping[str, tuple[int | None, Detail | str]], Sequence[spills.Site]]
 _CORES = os.cpu_count() or 1
 _POOL, _ROOM = ThreadPoolExecutor(_CORES), threading.Semaphore(2 * _CORES)
 
 
 def disassembled(
     content: bytes, arch: str, separate: Sequence[str], decisions: Decisions
-) -> Future[Mapping[str, Code]]:
+) -> Future[Mapping[str, DisassembledCode]]:
     """The code of a cubin's functions; empty if it cannot be read. Blocks while too many cubins are pending."""
 
-    def read() -> Mapping[str, Code]:
+    def read() -> Mapping[str, DisassembledCode]:
         disassembler = toolchain.optional_tool("nvdisasm")
         if disassembler is None:
             return {}
@@ -73,7 +73,11 @@ def _counts(code: list[sass.Instruction]) -> dict[str, int]:
 
 
 def facts(
-    subject: Subject, code: Code | None, spilled: tuple[int, int] | Cause, stack: int | None, decisions: Decisions
+    subject: Subject,
+    code: DisassembledCode | None,
+    spilled: tuple[int, int] | Cause,
+    stack: int | None,
+    decisions: Decisions,
 ) -> Iterator[Fact]:
     """A kernel's facts; ``spilled`` and ``stack`` are bytes."""
     unread: Cause = (UNREADABLE if toolchain.optional_tool("nvdisasm") else NO_TOOL)("nvdisasm")
@@ -81,4 +85,4 @@ def facts(
     yield from (Fact(subject, name, value, "1", Source.SASS, detail) for name, (value, detail) in results.items())
     (stores, loads), missing = ((None, None), spilled) if isinstance(spilled, Cause) else (spilled, "")
     if code:
-        yield from static.local_memory_facts(subject, spills.Evidence(stores, loads, stack, sites), missing)
+        yield from static.local_memory_facts(subject, spills.SpillEvidence(stores, loads, stack, sites), missing)

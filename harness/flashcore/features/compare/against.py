@@ -20,7 +20,7 @@ from flashcore.errors import Exit, ManifestError, UsageError
 from flashcore.explain import comparison
 from flashcore.explain.comparison import Change, Comparison, Difference
 from flashcore.explain.times import Speedup
-from flashcore.features.compare.match_cases import BuiltSuite, Pair, pair, python_of
+from flashcore.features.compare.match_cases import BuiltSuite, MatchedCase, pair, python_of
 from flashcore.machine import gpu_choice
 from flashcore.model import decide
 from flashcore.model.case import Case
@@ -150,7 +150,7 @@ def compared(root: Path, after: BuiltSuite, commit: str, options: AgainstOptions
 
 
 def _timed(
-    before: BuiltSuite, after: BuiltSuite, pairs: Sequence[Pair], options: AgainstOptions
+    before: BuiltSuite, after: BuiltSuite, pairs: Sequence[MatchedCase], options: AgainstOptions
 ) -> tuple[list[Difference], time_pairs.Timings]:
     """The cases in which a build is wrong, and the times of the others."""
     say = after.job.say
@@ -182,7 +182,7 @@ def _the_gpu(say: Callable[[str], None]) -> list[str]:
 
 
 @contextmanager
-def _folder(after: BuiltSuite, before: BuiltSuite, pairs: Sequence[Pair], *, resume: bool) -> Iterator[Path]:
+def _folder(after: BuiltSuite, before: BuiltSuite, pairs: Sequence[MatchedCase], *, resume: bool) -> Iterator[Path]:
     """The folder for these builds' measurements, with earlier ones to resume. It is removed at the end, and kept if the
     comparison is interrupted."""
     cases = [(p.case, dict(p.shape.params)) for p in pairs]
@@ -205,7 +205,7 @@ def _folder(after: BuiltSuite, before: BuiltSuite, pairs: Sequence[Pair], *, res
 
 
 def _wrong(
-    pairs: Sequence[Pair], contests: Sequence[time_pairs.Contest], job: Context, revision: str
+    pairs: Sequence[MatchedCase], contests: Sequence[time_pairs.Contest], job: Context, revision: str
 ) -> list[Difference]:
     """Checks both builds, each against its own suite; returns the cases in which one is wrong."""
     cases = [case for c in contests for case in (c.after, c.before)]
@@ -220,7 +220,9 @@ def _wrong(
     return rows
 
 
-def _decided(pairs: Sequence[Pair], timings: time_pairs.Timings, options: AgainstOptions) -> Iterator[Difference]:
+def _decided(
+    pairs: Sequence[MatchedCase], timings: time_pairs.Timings, options: AgainstOptions
+) -> Iterator[Difference]:
     """The timed cases, decided all together, and the cases whose timing failed."""
     cases = timings.processes
     decisions = decide.decide(cases, alpha=options.alpha, effect=options.effect)

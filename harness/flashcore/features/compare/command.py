@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     text = comparison.as_text(compared, arguments.top, only_worse=arguments.regressions)
     print(comparison.as_json(compared) if json else terminal.painted(text))
     if arguments.output:
-        target = pages.Target(arguments.output, arguments.single_file)
+        target = pages.ReportTarget(arguments.output, arguments.single_file)
         written = pages.write(target, judge_record(Rules(compare=False), b), against=a)
         page = next((file for file in written if file.stem == "compare"), written[0])
         print(page, file=sys.stderr if json else None)

@@ -16,7 +16,7 @@ from flashcore.model.suite import Shape, Variant
 from flashcore.stages.context import Context
 
 
-class Pair(NamedTuple):
+class MatchedCase(NamedTuple):
     """A case whose code differs: the variant before and after, on one shape, and the names of the identical ones."""
 
     before: Variant
@@ -42,17 +42,17 @@ class BuiltSuite(NamedTuple):
     built: Built
 
 
-def pair(before: BuiltSuite, after: BuiltSuite, revision: str) -> tuple[list[Difference], list[Pair]]:
+def pair(before: BuiltSuite, after: BuiltSuite, revision: str) -> tuple[list[Difference], list[MatchedCase]]:
     """Every case of ``after`` that bench would time, of identical shapes the first: the outcomes of those not timed,
     and the pairs to time."""
     alike = grouped(((v.name, after.job.suite.computation(s)), (v, s)) for v, s in after.job.cases("bench"))
     matches = [_pair(before, after, of[0][0], [s for _, s in of], revision) for of in alike.values()]
-    return [m for m in matches if isinstance(m, Difference)], [m for m in matches if isinstance(m, Pair)]
+    return [m for m in matches if isinstance(m, Difference)], [m for m in matches if isinstance(m, MatchedCase)]
 
 
 def _pair(
     before: BuiltSuite, after: BuiltSuite, variant: Variant, shapes: Sequence[Shape], revision: str
-) -> Difference | Pair:
+) -> Difference | MatchedCase:
     shape, names = shapes[0], tuple(s.name for s in shapes)
     row = partial(Difference, CaseSubject(Case(variant.name, shape.name)), shapes=names)
     if trouble := _trouble(after, variant, shape):
@@ -73,7 +73,9 @@ def _pair(
         reason = f"{revision}: {why}"
     if old is None or reason:
         return row("nothing to compare with", reason=reason)
-    return row("same code") if _same_code(before, after, old, variant, shape) else Pair(old, variant, shape, names)
+    return (
+        row("same code") if _same_code(before, after, old, variant, shape) else MatchedCase(old, variant, shape, names)
+    )
 
 
 def _trouble(side: BuiltSuite, variant: Variant, shape: Shape) -> tuple[bool, str] | None:

@@ -22,10 +22,10 @@ from flashcore.suites.load import NothingMatches
 TREE = "."
 #: Of reports, packed or not: ``.tar.gz`` is an archive of compiled files.
 _REPORTS = (".ncu-rep", ".csv", ".sqlite", ".json")
-Kind = Literal["working tree", "run", "report", "compiled files", "revision"]
+SideKind = Literal["working tree", "run", "report", "compiled files", "revision"]
 
 
-def kind(name: str, arguments: argparse.Namespace) -> Kind:
+def kind(name: str, arguments: argparse.Namespace) -> SideKind:
     """What a name means. A run comes before a file, and a file before a revision of the same name.
 
     Raises:
@@ -89,7 +89,7 @@ def records(arguments: argparse.Namespace, say: Callable[[str], None]) -> tuple[
     return a, b
 
 
-def record(name: str, kind: Kind, settings: Settings, say: Callable[[str], None]) -> Record:
+def record(name: str, kind: SideKind, settings: Settings, say: Callable[[str], None]) -> Record:
     """The record of a name. Those of the working tree and of revisions have static facts, joined with recorded ones
     that are fresh for their code."""
     made: Record

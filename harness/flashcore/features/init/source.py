@@ -66,7 +66,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class CudaFunction:
     """A kernel, or a host function that launches kernels; ``template`` are the names of its template's parameters."""
 
     name: str
@@ -82,7 +82,7 @@ class Function:
             return 3
         return 1 if self.is_kernel else 0 if "stream" in kinds else 2
 
-    def instantiated(self, arguments: str) -> Function:
+    def instantiated(self, arguments: str) -> CudaFunction:
         """The function with the first template arguments in its parameters' types."""
         parameters = self.parameters
         for name, argument in zip(self.template, _COMMA.split(arguments), strict=False):
@@ -99,7 +99,7 @@ class _Signature:
     outputs: Sequence[str]
 
     @staticmethod
-    def of(function: Function) -> _Signature:
+    def of(function: CudaFunction) -> _Signature:
         arguments = {_name(p.name): p for p in function.parameters if p.kind not in ("", "stream")}
         tensors = {name: p.cpp for name, p in arguments.items() if p.kind == "Tensor"}
         dtypes = {n: next((d for part, d in _DTYPES.items() if part in cpp), "float32") for n, cpp in tensors.items()}
@@ -135,10 +135,10 @@ class _Signature:
 
 
 _INPUT = Parameter("const float*", "x")
-_UNKNOWN = Function("", (_INPUT, Parameter("float*", "out")), is_kernel=False)
+_UNKNOWN = CudaFunction("", (_INPUT, Parameter("float*", "out")), is_kernel=False)
 
 
-def functions(text: str) -> Iterator[Function]:
+def functions(text: str) -> Iterator[CudaFunction]:
     """The kernels and the launchers that a file defines, in order."""
     macros = [macro[1] for macro in _MACRO.finditer(text) if re.search(_LAUNCHES, macro[0])]
     launches = re.compile("|".join((_LAUNCHES, *(rf"\b{name}\b" for name in macros))))
@@ -156,10 +156,10 @@ def functions(text: str) -> Iterator[Function]:
             parts = filter(None, map(_PARAMETER.fullmatch, _COMMA.split(head["parameters"])))
             parameters = tuple(Parameter(" ".join(p["type"].split()).rstrip("&"), p["name"]) for p in parts)
             template = _TEMPLATE.findall(head["type"]) if "template" in head["type"] else ()
-            yield Function(head["name"], parameters, is_kernel, tuple(template))
+            yield CudaFunction(head["name"], parameters, is_kernel, tuple(template))
 
 
-def _as_launched(function: Function, text: str, macros: Collection[str]) -> Function:
+def _as_launched(function: CudaFunction, text: str, macros: Collection[str]) -> CudaFunction:
     """A template with the arguments of its first launch in the text, if they mean the same elsewhere."""
     launch = re.search(rf"\b{function.name}\s*<([^<>]*)>\s*<<<", text)
     constants = dict(_CONSTANT.findall(text))
@@ -171,7 +171,7 @@ def _as_launched(function: Function, text: str, macros: Collection[str]) -> Func
     return replace(function.instantiated(whole), name=f"{function.name}<{whole}>", template=())
 
 
-def _chosen(file: Path, texts: Mapping[Path, str], macros: Collection[str], launcher: str) -> tuple[Function, str]:
+def _chosen(file: Path, texts: Mapping[Path, str], macros: Collection[str], launcher: str) -> tuple[CudaFunction, str]:
     """The function to call, and the names of those to choose from: the file's, or its headers' if it has none."""
     main, *headers = (text for path, text in texts.items() if path.parent == file.resolve().parent)
     every = [*functions(main)] or [function for text in headers for function in functions(text)]
@@ -271,7 +271,7 @@ def _compiled(text: str, defined: Collection[str]) -> str:
     return "\n".join(lines)
 
 
-def _call(function: Function, arguments: Mapping[str, Parameter], launcher: str) -> str:
+def _call(function: CudaFunction, arguments: Mapping[str, Parameter], launcher: str) -> str:
     """The statement that launches."""
     if not function.name:
         return (

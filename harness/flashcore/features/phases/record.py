@@ -11,6 +11,7 @@ from flashcore.build.ninja_graph import RULE
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.features.phases import child
 from flashcore.features.phases.timeline import BLOCKS, WARPS, Timeline, layout, timeline
+from flashcore.model.progress import Say
 from flashcore.model.suite import Cuda
 from flashcore.pipeline.opening import open_context
 from flashcore.runner.journal import Task
@@ -18,7 +19,7 @@ from flashcore.runner.process import Program
 from flashcore.stages import gpu_stages
 from flashcore.stages.cases import child_cases
 from flashcore.stages.compiling import compile_all
-from flashcore.stages.context import Context, Say
+from flashcore.stages.context import Context
 from flashcore.stages.settings import Bench, Settings
 
 INCLUDE = Path(__file__).parent / "include"

@@ -84,7 +84,7 @@ _NOTHING_PROFILED = (
     "all of them, and those of its child processes need --target-processes all"
 )
 _SOURCE = "--page source --print-source cuda,sass"
-Row = Mapping[str, str]
+PageRow = Mapping[str, str]
 
 
 def read(path: Path, text: str) -> Report:
@@ -188,7 +188,7 @@ def _padded(row: Sequence[str], header: Sequence[str]) -> Sequence[str]:
     return [*row, *[""] * short] if short > 0 and metric else row
 
 
-def _long_result(number: int, rows: Sequence[Row], mark: str) -> Result:
+def _long_result(number: int, rows: Sequence[PageRow], mark: str) -> Result:
     """The result of one ID's rows: each is a metric, or a rule's finding."""
     metrics: dict[str, Metric] = {}
     findings = []

@@ -19,7 +19,7 @@ import subprocess
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,13 +27,11 @@ from typing import Any, NoReturn
 import flashcore
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
 from flashcore.machine.environment import commit_of
-from flashcore.model.progress import FailureLine, ProgressLine, prefixed
+from flashcore.model.progress import FailureLine, ProgressLine, Say, prefixed
 from flashcore.pipeline.run import RecordedRun
 from flashcore.records import store
 from flashcore.stages.settings import Settings
 from flashcore.suites.load import load
-
-Say = Callable[[str], None]
 
 _SSH = "ssh -TC -oBatchMode=yes -oClearAllForwardings=yes -oConnectTimeout=10 -oServerAliveInterval=15 --"
 _SSH_FAILED, _BUSY = 255, 75

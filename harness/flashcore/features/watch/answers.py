@@ -11,13 +11,13 @@ from flashcore.explain.answer import Answer, Correctness, Duration
 from flashcore.explain.verdict import Verdicts
 
 Question = Literal["budgets", "right", "faster", "limits"]
-Status = Literal["ok", "failed", "unmeasured"]
+AnswerStatus = Literal["ok", "failed", "unmeasured"]
 
 
 class Content(NamedTuple):
     """An answer: for people as lines, for programs as data."""
 
-    status: Status
+    status: AnswerStatus
     lines: Sequence[str]
     data: Mapping[str, Any] = {}
 
@@ -25,13 +25,13 @@ class Content(NamedTuple):
 def of_budgets(budgets: Verdicts) -> Content:
     """The limits of a variant: those that fail, and how many are met."""
     counts, failed = budgets.counts(), budgets.failed
-    status: Status = "failed" if failed else "ok" if counts["pass"] else "unmeasured"
+    status: AnswerStatus = "failed" if failed else "ok" if counts["pass"] else "unmeasured"
     return Content(status, inner_loop.budgets(budgets), {"counts": {**counts}, "failed": [v.budget for v in failed]})
 
 
 def of_check(correct: Correctness) -> Content:
     """Whether the results are correct on every shape that the variant supports."""
-    statuses: Mapping[str, Status] = {"correct": "ok", "wrong": "failed"}
+    statuses: Mapping[str, AnswerStatus] = {"correct": "ok", "wrong": "failed"}
     gaps = [f"{o.shape}: not checked: {o.reason}" for o in correct.unchecked]
     data = {"wrong": [f"{o.shape}: {o.reason}" for o in correct.wrong], "unchecked": gaps}
     return Content(statuses.get(correct.everywhere, "unmeasured"), [inner_loop.correct(correct), *gaps], data)

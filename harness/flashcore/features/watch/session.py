@@ -21,6 +21,7 @@ from flashcore.explain.verdict import Verdicts
 from flashcore.features.watch import answers, child
 from flashcore.features.watch.answers import Content, Question
 from flashcore.model.case import Case
+from flashcore.model.progress import Say
 from flashcore.model.record import CaseOutcome, CaseSubject, Fact, Measured, Record, StageNote, StageResult
 from flashcore.model.suite import Stage, Variant
 from flashcore.pipeline import revision
@@ -33,7 +34,7 @@ from flashcore.stages.bench import case_times
 from flashcore.stages.cases import Pair, child_cases, sort_out
 from flashcore.stages.check import check
 from flashcore.stages.compiling import compile_all
-from flashcore.stages.context import Context, Say
+from flashcore.stages.context import Context
 from flashcore.stages.formulas import formula_facts
 from flashcore.stages.profile import counted, profile
 from flashcore.stages.settings import Settings

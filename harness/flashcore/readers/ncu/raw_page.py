@@ -230,7 +230,7 @@ def parse(text: str, *, domain: str | None = "flashcore", foreign: bool = False)
     return page.table(rows)
 
 
-Line = tuple[int, str, list[str] | None]  # number, text, and fields; None if the line is torn
+PageLine = tuple[int, str, list[str] | None]  # number, text, and fields; None if the line is torn
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ class _Page:
         """Metric → its column."""
         return {name: at for at, name in enumerate(self.columns) if spec_of(name) is not None}
 
-    def table(self, lines: Iterable[Line]) -> RawTable:
+    def table(self, lines: Iterable[PageLine]) -> RawTable:
         rows: list[Result] = []
         notes: list[str] = []
         damaged: list[str] = []

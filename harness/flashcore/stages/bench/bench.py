@@ -21,13 +21,13 @@ from flashcore.stages.context import Context
 
 
 def prepare(context: Context) -> None:
-    """Starts the first worker processes; see :class:`flashcore.stages.stage.Stage`."""
+    """Starts the first worker processes; see :class:`flashcore.stages.stage.StageModule`."""
     if context.cases("bench"):
         context.workers.prepare(case_times.program(context), context.folder / "bench")
 
 
 def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
-    """Times every case; see :class:`flashcore.stages.stage.Stage`."""
+    """Times every case; see :class:`flashcore.stages.stage.StageModule`."""
     return case_times.run(context, cases, context.folder / "bench")
 
 

@@ -30,8 +30,8 @@ from flashcore.stages.bench.statistics import StopRule
 from flashcore.stages.bench.timing import rotated
 from flashcore.stages.context import Context
 
-Side = Literal["before", "after", "again"]
-SIDES: tuple[Side, ...] = ("before", "after", "again")
+BuildSide = Literal["before", "after", "again"]
+SIDES: tuple[BuildSide, ...] = ("before", "after", "again")
 #: Calls of many ms get fewer rounds: the seconds for each build, and the least number of rounds.
 _SLOW_SECONDS, _FEWEST_ROUNDS = 1.0, 10
 
@@ -45,7 +45,7 @@ class Contest(NamedTuple):
     after: KernelCall
     again: KernelCall
 
-    def label(self, side: Side) -> str:
+    def label(self, side: BuildSide) -> str:
         """One of the three builds, in the messages of the process that times it."""
         return f"{self.name}@{side}"
 
@@ -189,7 +189,7 @@ def _blame(result: journal.TaskResult, contests: Sequence[Contest], timings: Tim
         timings.lost[contest.name] = LostContest(side if contest.name == name else "", result.reason)
 
 
-def order(process: int) -> list[Side]:
+def order(process: int) -> list[BuildSide]:
     """The order of the three builds in a process: in three processes each of them is once in each place, and the next
     three use the reverse orders."""
     return rotated(SIDES if process // 3 % 2 == 0 else SIDES[::-1], process)

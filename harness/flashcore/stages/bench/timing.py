@@ -34,7 +34,7 @@ from flashcore.runner.problem_file import load_file
 _T = TypeVar("_T")
 Calls = Sequence[Callable[[], Any]]
 #: A captured graph, and its numbers of kernels and copies.
-Captured = tuple[Any, tuple[int, int]]
+CapturedGraph = tuple[Any, tuple[int, int]]
 
 #: Target time of one sample, us: long compared with the events' resolution (0.5 us), short compared with drift.
 SAMPLE_US = 400.0
@@ -114,7 +114,7 @@ class Timer:
         self.driver = Driver()
         self.spin(0)  # loads the kernels, which is not allowed during capture
         self.flush(1)
-        self._spacers: dict[tuple[str, int, bool], Captured] = {}
+        self._spacers: dict[tuple[str, int, bool], CapturedGraph] = {}
         self.events = [(self.driver.event(), self.driver.event()) for _ in range(_EVENTS)]
         self._start, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
 
@@ -151,7 +151,7 @@ class Timer:
         blocks = len(self._memory) // 4096
         self.driver.launch("flush", self.stream.cuda_stream, blocks, 256, self._memory.data_ptr(), value)
 
-    def capture(self, enqueue: Callable[[int], Any], count: int) -> Captured:
+    def capture(self, enqueue: Callable[[int], Any], count: int) -> CapturedGraph:
         """A graph of ``count`` calls of ``enqueue``, already replayed once, and its numbers of kernels and copies."""
         import torch
 
@@ -211,7 +211,7 @@ class Timer:
         """us between the events of each of the first ``count`` pairs."""
         return [self.driver.elapsed_us(*pair) for pair in self.events[:count]]
 
-    def spaced(self, mode: str, count: int, call: Callable[[int], Any], *, events: bool = False) -> Captured:
+    def spaced(self, mode: str, count: int, call: Callable[[int], Any], *, events: bool = False) -> CapturedGraph:
         """A graph of ``count`` spacers, each followed by a call."""
 
         def enqueue(i: int) -> None:
@@ -226,7 +226,7 @@ class Timer:
 
         return self.capture(enqueue, count)
 
-    def spacers(self, mode: str, count: int, *, events: bool) -> Captured:
+    def spacers(self, mode: str, count: int, *, events: bool) -> CapturedGraph:
         """:meth:`spaced` without calls, captured once."""
         if (key := (mode, count, events)) not in self._spacers:
             self._spacers[key] = self.spaced(mode, count, lambda i: None, events=events)

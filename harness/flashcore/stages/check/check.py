@@ -38,13 +38,13 @@ _CHUNK = 16
 
 
 def prepare(context: Context) -> None:
-    """Starts the first processes; see :class:`flashcore.stages.stage.Stage`."""
+    """Starts the first processes; see :class:`flashcore.stages.stage.StageModule`."""
     if cases := context.cases("check"):
         context.workers.prepare(_program(context), context.folder / "check", most=-(-len(cases) // _CHUNK))
 
 
 def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
-    """Checks every case in child processes; see :class:`flashcore.stages.stage.Stage`.
+    """Checks every case in child processes; see :class:`flashcore.stages.stage.StageModule`.
 
     Raises:
         CapabilityError: there is no GPU.

@@ -27,6 +27,7 @@ from flashcore.model.catalogue import PHASE_SHARE
 from flashcore.model.cause import Cause
 from flashcore.model.causes import MESSAGE, NO_ROWS, NOT_PROFILED, ROWS_MISSING, UNANSWERED, HungBefore
 from flashcore.model.files import write_atomically, writing
+from flashcore.model.progress import Say, silent
 from flashcore.model.record import CaseOutcome, CaseStatus, CaseSubject, Fact, Listing, Plan, StageResult, plans_for
 from flashcore.readers import phases
 from flashcore.readers.kernel_names import canonical
@@ -38,7 +39,7 @@ from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.process import Program
 from flashcore.runner.queue import Pool
 from flashcore.runner.rounds import Settled
-from flashcore.stages.context import Context, Say, silent
+from flashcore.stages.context import Context
 from flashcore.stages.profile import child, code, ncu_facts
 from flashcore.stages.required import required_facts
 from flashcore.stages.settings import Profile
@@ -99,15 +100,15 @@ class Profiling:
 
 
 def prepare(context: Context) -> None:
-    """Starts the first processes under ncu; see :class:`flashcore.stages.stage.Stage`. Neither they nor ncu use a GPU
-    before they have tasks."""
+    """Starts the first processes under ncu; see :class:`flashcore.stages.stage.StageModule`. Neither they nor ncu use a
+    GPU before they have tasks."""
     tasks = [Task(f"{v.name}/{s.name}", {}) for v, s in context.cases("profile")]
     marked = dict.fromkeys(code.marked(context), phases.Code(()))
     start(tasks, context.folder / "profile", _profiling(context, marked.get))
 
 
 def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
-    """Profiles the cases; see :class:`flashcore.stages.stage.Stage` and :func:`profiled`."""
+    """Profiles the cases; see :class:`flashcore.stages.stage.StageModule` and :func:`profiled`."""
     profiling = replace(
         _profiling(context, code.codes(context)),
         plans={"/".join(case): p for case, p in plans_for(context.built.plans, context.gpu_arch).items()},

@@ -31,6 +31,7 @@ from flashcore.model.causes import (
     Several,
 )
 from flashcore.model.files import writing
+from flashcore.model.progress import Say
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult, Subject
 from flashcore.runner import rounds
 from flashcore.runner.journal import Task, TaskResult, begun, hung
@@ -38,8 +39,8 @@ from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.process import Limits, Program
 from flashcore.runner.queue import Pool
 from flashcore.runner.rounds import Settled
-from flashcore.stages.context import Context, Say
-from flashcore.stages.settings import Sanitize, Tool
+from flashcore.stages.context import Context
+from flashcore.stages.settings import Sanitize, SanitizerTool
 
 _PLACES = ("/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer")
 
@@ -57,7 +58,7 @@ def find_sanitizer() -> Path:
     raise lacking("compute-sanitizer")
 
 
-def command_line(sanitizer: Path | str, tool: Tool, log: Path, target: Sequence[str]) -> list[str]:
+def command_line(sanitizer: Path | str, tool: SanitizerTool, log: Path, target: Sequence[str]) -> list[str]:
     """The command line that runs a target under the tool.
 
     Failed API calls do not count: libraries make some on purpose, and the stage *check* reports the others.
@@ -91,7 +92,7 @@ _LINE = r"(?m)^=+ ?(.*)$"
 _BLIND = r"(?m)^=+ .*(?:Internal Sanitizer Error|[Oo]ut of memory|is not supported|Unsupported).*$"
 
 
-def parse(text: str, tool: Tool) -> SanitizerReport | str:
+def parse(text: str, tool: SanitizerTool) -> SanitizerReport | str:
     """The counts in a tool's log, or why it has none."""
     if blind := re.search(_BLIND, text):
         return f"compute-sanitizer did not work: {blind[0].lstrip('= ')}"
@@ -123,7 +124,7 @@ def prepare(context: Context) -> None:
 
 
 def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
-    """Runs the cases under each tool; see :class:`flashcore.stages.stage.Stage`.
+    """Runs the cases under each tool; see :class:`flashcore.stages.stage.StageModule`.
 
     Raises:
         CapabilityError: no GPU, or the tool cannot be started.
@@ -134,7 +135,7 @@ def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
     folder = context.folder / "sanitize"
     progress = context.progress("sanitize", len(cases))
     tasks = [Task(case.name, {"case": case.to_json(), "device": context.device}) for case in cases]
-    settled: dict[Tool, Settled[SanitizerReport]] = {}
+    settled: dict[SanitizerTool, Settled[SanitizerReport]] = {}
     stuck: dict[str, HungBefore] = {}
     with writing(folder):
         for tool in chosen.tools:
@@ -163,7 +164,7 @@ def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
     return StageResult(tuple(facts), tuple(outcomes))
 
 
-def _facts(subject: Subject, tool: Tool, report: SanitizerReport | None, missing: Cause) -> list[Fact]:
+def _facts(subject: Subject, tool: SanitizerTool, report: SanitizerReport | None, missing: Cause) -> list[Fact]:
     names = ["errors"] + (["warnings"] if tool == "racecheck" else [])
     values: list[int | None] = [None, None] if report is None else [report.errors, report.warnings]
     detail = missing if report is None else report.first
@@ -176,7 +177,7 @@ def _facts(subject: Subject, tool: Tool, report: SanitizerReport | None, missing
 
 @dataclass(frozen=True, slots=True)
 class _UnderTool:
-    tool: Tool
+    tool: SanitizerTool
     sanitizer: Path
     limits: Limits
     workers: Pool
