@@ -294,7 +294,7 @@ NEEDS = {
 #: Pages whose commands other tests run.
 RUN_ELSEWHERE = [
     ROOT / "README.md",
-    *(ROOT / "docs" / x for x in ("tutorial/quickstart.md", "tutorial/naive-to-library.md", "how-to/extend.md")),
+    *(ROOT / "docs" / x for x in ("tutorial/quickstart.md", "tutorial/naive-to-library.md", "reference/extend.md")),
 ]
 #: Shown commands that are about a clone; others are about a suite of the reader's.
 IN_CLONE = r"examples/|kernels/attention|\d{8}T|tma_split_keys|results/|gpu\.run\.zip|flashcore (runs|report)$"

@@ -1,4 +1,4 @@
-"""Extensions: those of ``docs/how-to/extend.md``, as they stand there, and ones that cannot be loaded."""
+"""Extensions: those of ``docs/reference/extend.md``, as they stand there, and ones that cannot be loaded."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_what_nothing_provides_is_an_error_that_names_the_page(work: Path, tmp_p
 
 @pytest.mark.slow
 def test_the_extensions_of_the_documentation_work_as_shown(work: Path, tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "how-to" / "extend.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "extend.md").read_text(encoding="utf-8")
     blocks = re.findall(r"(?ms)^```(python|jinja|toml|console)\n(.*?)^```$", page)
     cwd = shutil.copytree(work, tmp_path / "work")
     store.write(factory.record(), next((cwd / "profiles").iterdir()))
