@@ -200,7 +200,7 @@ def _rendered(record: Record, root: Path) -> dict[str, float]:
     run, seconds = render(record, "run")
     single, _ = render(record, "single", single=True)
     many, longer = render(factory.large_record(CASES), "many")
-    render(record, "twice")
+    _, again = render(record, "twice")
     differ = sum(p.read_bytes() != (root / "twice" / p.relative_to(root / "run")).read_bytes()
                  for p in (root / "run").rglob("*") if p.is_file())  # fmt: skip
     return {
@@ -208,7 +208,7 @@ def _rendered(record: Record, root: Path) -> dict[str, float]:
         "the run, MB": run,
         "the run as a single file, MB": single,
         f"{CASES:,} cases, MB": many,
-        "rendering the run, s": seconds,
+        "rendering the run, s": min(seconds, again),
         f"rendering {CASES:,} cases, s": longer,
         "bytes that differ when rendered twice": differ,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from flashcore.explain.comparison import Change, Comparison, Difference, Evidence, Outcome, Side
+from flashcore.explain.comparison import Change, Comparison, Difference, Evidence, Outcome, Side, size
 from flashcore.explain.pairs import KernelIdentity, paired
 from flashcore.explain.times import Speedup, speedup
 from flashcore.model.case import Case
@@ -178,9 +178,9 @@ def moved(
         spec = FACTS.get(fact.name)
         if spec is None or spec.tier != "counters" or spec.group in GROUP_STAGE or fact.name in DURATIONS:
             continue
-        one = change(fact, a.facts.number(fact.name, before or subject), fact.number)
-        if one.size > MOVED:
-            results.append(replace(one, evidence=None))
+        was = a.facts.number(fact.name, before or subject)
+        if size(was, fact.number, fact.unit) > MOVED:
+            results.append(replace(change(fact, was, fact.number), evidence=None))
     return sorted(results, key=lambda change: (-change.size, change.fact))[:most]
 
 

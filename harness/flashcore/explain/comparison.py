@@ -64,6 +64,14 @@ class Side(NamedTuple):
         return cls(record.id, record.suite.name, record.gpu, environment.nvcc, environment.git_commit or "")
 
 
+def size(was: Value | None, now: Value | None, unit: str) -> float:
+    """The change between two values as a share of the larger one, 0 to 2; for percentages in hundreds of points. 0
+    unless both are numbers."""
+    if was is None or now is None or isinstance(was, str) or isinstance(now, str) or was == now:
+        return 0.0
+    return abs(now - was) / (100 if unit == "pct" else max(abs(was), abs(now)))
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """One fact on both sides. ``before`` or ``after`` is ``None`` if unmeasured.
@@ -99,14 +107,10 @@ class Change:
 
     @property
     def size(self) -> float:
-        """The change as a share of the larger value, 0 to 2; for percentages in hundreds of points; of times the
-        logarithm of their ratio. 0 unless both are numbers."""
+        """That of its values, :func:`size`; of times the logarithm of their ratio."""
         if self.speedup is not None:
             return abs(log(self.speedup.value))
-        was, now = self.before, self.after
-        if was is None or now is None or isinstance(was, str) or isinstance(now, str) or was == now:
-            return 0.0
-        return abs(now - was) / (100 if self.unit == "pct" else max(abs(was), abs(now)))
+        return size(self.before, self.after, self.unit)
 
     @property
     def ratio(self) -> float | None:

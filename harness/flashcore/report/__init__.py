@@ -312,7 +312,7 @@ def _scripts(book: Book, bodies: Sequence[_Body]) -> dict[str, str]:
 
 def _packed(html: str) -> str:
     """A page, or a part of one, compressed reproducibly, for a script to unpack."""
-    return base64.b64encode(gzip.compress(html.encode(), 9, mtime=0)).decode()
+    return base64.b64encode(gzip.compress(html.encode(), 7, mtime=0)).decode()
 
 
 def policy(*scripts: str) -> str:
