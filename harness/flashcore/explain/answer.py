@@ -25,7 +25,7 @@ from flashcore.model.cause import Cause, Detail
 from flashcore.model.causes import WrongAnswer
 from flashcore.model.groups import grouped
 from flashcore.model.record import CaseOutcome, Time
-from flashcore.model.suite import TIMING_MODES, TimingMode
+from flashcore.model.suite import TIMING_MODES, RankMode, TimingMode
 
 #: What a variant's time is compared with.
 Role = Literal["parent", "baseline", "reference", "last save", "best save", "commit"]
@@ -89,7 +89,7 @@ class Duration:
     """
 
     case: Case
-    mode: TimingMode
+    mode: RankMode
     us: float | None
     samples: Sequence[float]
     levels: str

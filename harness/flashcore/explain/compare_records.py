@@ -42,6 +42,9 @@ def comparable(a: Record, b: Record) -> str:
     """Why the times of two records must not be shown together; empty if they may be."""
     if a.suite.name != b.suite.name:
         return f"of suite {a.suite.name}, not {b.suite.name}"
+    if a.gpu is None and b.gpu is None and all(v.imported for v in b.suite.variants.values()):
+        one, other = a.environment.host, b.environment.host
+        return "" if one == other else f"measured on {one}, not {other}"
     if a.gpu is None or b.gpu is None:
         return f"{'both were' if a.gpu == b.gpu else 'one of the two was'} recorded without a GPU"
     return "" if a.gpu == b.gpu else f"measured on {a.gpu}, not {b.gpu}"

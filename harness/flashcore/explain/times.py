@@ -103,6 +103,6 @@ def no_interval(one: Time, other: Time) -> Cause | None:
         return OTHER_GPUS()
     # One median of an empty launch is recorded for all cases of the same rounds.
     rounds = [(time.subject.shape, time.mode, time.empty_us) for time in (one, other)]
-    if rounds[0] != rounds[1]:
+    if rounds[0] != rounds[1] or not (one.in_turns and other.in_turns):
         return OTHER_ROUNDS()
     return None if one.samples and other.samples else SAMPLES_MISSING()

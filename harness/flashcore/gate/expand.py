@@ -244,7 +244,8 @@ class Expansion:
         chip = chip_of(divmod(int((self.record.gpu_arch or "sm_0")[3:].rstrip("af")), 10)) or "unknown"
         same = (s.name for s in FACTS.values() if s.ncu_name(chip) == budget.fact and not s.opcodes)
         names = (budget.fact, *same)
-        for shape in self.shapes(variant, budget.shapes, "profile"):
+        timed = self.shapes(variant, budget.shapes, "bench")  # benchmarks
+        for shape in dict.fromkeys((*self.shapes(variant, budget.shapes, "profile"), *timed)):
             facts = next(filter(None, (self._at(name, variant.name, shape=shape) for name in names)), {})
             kernels = tuple(s for s in facts if s.kernel is not None)
             launches = tuple(s for s in kernels if s.launch is not None)

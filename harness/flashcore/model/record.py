@@ -45,6 +45,7 @@ class Source(StrEnum):
     NCU = "ncu"
     CUPTI = "cupti"  # traced while the program ran
     EVENTS = "events"  # CUDA events and graph replay
+    HOST = "host"  # the host's clock around calls
     KERNEL = "kernel"  # counters that the kernel reads: cycles, the chip's nanoseconds
     NVML = "nvml"
     CHECK = "check"
@@ -164,6 +165,7 @@ class Time:
         run: the run that took it, by its id.
         gpu: the UUID of the GPU that took it; empty if the run does not name its GPUs.
         empty_us: the median time of an empty launch in the same rounds, if it was timed.
+        in_turns: whether cases of one shape were timed alternately; imported benchmarks ran one after the other.
     """
 
     subject: CaseSubject
@@ -174,6 +176,7 @@ class Time:
     run: str = ""
     gpu: str = ""
     empty_us: float | None = None
+    in_turns: bool = True
 
 
 class Lazy(Collection[_Item]):
@@ -672,7 +675,9 @@ class Record:
         run = (outcome.origin if outcome else "") or self.id
         gpu = self._timed_on.get(case, "") if run == self.id else ""
         empty = self.facts.number(f"{mode}_launch_floor", subject)
-        return Time(subject, mode, median.number, self.samples.get((case, mode), ()), None, run, gpu, empty)
+        variant, samples = self.suite.variants.get(case.variant), self.samples.get((case, mode), ())
+        in_turns = not (variant and variant.imported)
+        return Time(subject, mode, median.number, samples, None, run, gpu, empty, in_turns)
 
     @property
     def created(self) -> str:

@@ -23,6 +23,8 @@ TIERS: tuple[Tier, ...] = ("static", "counters", "timing")
 #: How a call is timed; see :mod:`flashcore.stages.bench.timing`.
 TimingMode = Literal["isolated", "back_to_back", "cold"]
 TIMING_MODES: tuple[TimingMode, ...] = ("isolated", "back_to_back", "cold")
+#: The mode that ranks; eager only among imported times.
+RankMode = TimingMode | Literal["eager"]
 Severity = Literal["limit", "goal"]
 #: A shape's parameters, or a variant's config.
 Params = Mapping[str, int | float | str | bool]
@@ -40,7 +42,7 @@ class Shape:
     problem: str
     params: Params
     stages: tuple[Stage, ...]
-    rank_by: TimingMode = "isolated"
+    rank_by: RankMode = "isolated"
     repeats: int = 0
     same_as: str = ""
 
@@ -339,6 +341,10 @@ class Variant:
     def imported(self) -> str:
         """The full name of the kernel in an imported report, or a binary's path; empty for all other kinds."""
         return self.kind.name if isinstance(self.kind, ImportedKernel | Binary) else ""
+
+    def time_on(self, shape: Shape) -> str:
+        """The fact of a time: of an imported kernel ncu's, unlike of an imported benchmark."""
+        return "ncu_duration" if self.imported and "bench" not in shape.stages else shape.time
 
     @property
     def origin(self) -> str:

@@ -41,9 +41,17 @@ def _hash(text: str) -> str:
 
 def variants(kernels: Iterable[str]) -> Mapping[str, str]:
     """Full name → slug. Functions with the same slug (overloads) get a hash of their full name."""
-    slugs = {kernel: slug(canonical(kernel)) for kernel in dict.fromkeys(kernels)}
+    return _unique({kernel: slug(canonical(kernel)) for kernel in kernels})
+
+
+def arguments(texts: Iterable[str]) -> Mapping[str, str]:
+    """The arguments of benchmarks → slugs; ``default`` without any."""
+    return _unique({text: slug(text) if text else "default" for text in texts})
+
+
+def _unique(slugs: Mapping[str, str]) -> Mapping[str, str]:
     uses = Counter(slugs.values())
-    return {k: s if uses[s] == 1 else f"{s}_{_hash(k)}" for k, s in slugs.items()}
+    return {text: s if uses[s] == 1 else f"{s}_{_hash(text)}" for text, s in slugs.items()}
 
 
 def shape_parameters(result: Result) -> dict[str, int | float | str | bool]:

@@ -113,7 +113,7 @@ class CaseView(ShownCase):
     def sentence(self) -> list[str]:
         """The parts of a sentence: the time, compared with the parent, the best reference and the floor."""
         time = self.time
-        if self.variant.imported and (ns := self.number("ncu_duration")):
+        if (name := self.variant.time_on(self.shape)) == "ncu_duration" and (ns := self.number(name)):
             return [f"{significant(ns / 1e3)} µs under ncu (the median of its launches)"]
         if time.us is None:
             return [f"no time: {self.book.why(self.shape.time, self.subject)}"]

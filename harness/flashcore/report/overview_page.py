@@ -415,7 +415,7 @@ def _row(case: ShownCase, ladder: Ladder) -> TableRow:
     if case.parent:
         parent = variant_cell(case.parent.variant.name, shape=case.shape.name)
     limiter = Cell(parts.short, title=parts.text if parts.text != parts.short else "", sort=parts.short)
-    time = case.cell("ncu_duration" if variant.imported else case.shape.time, brief=False)
+    time = case.cell(variant.time_on(case.shape), brief=False)
     cells = (
         variant_cell(
             variant.name, variant.technique, f"{mark} {case.shape.name}" if row.shapes[1:] else mark, case.shape.name

@@ -253,13 +253,18 @@ class VariantView:
     @property
     def times(self) -> Sequence[tuple[str, str, str]]:
         """The columns of the table of times, without those that no case has."""
-        every = IMPORTED_TIMES if self.variant.imported else TIMES
-        return [column for column in every if any(case.number(column[0]) is not None for case in self.timed)]
+        return [
+            column
+            for column in (*IMPORTED_TIMES, *TIMES)
+            if any(case.number(column[0]) is not None for case in self.timed)
+        ]
 
     @property
     def timed(self) -> list[CaseView]:
-        time = "ncu_duration" if self.variant.imported else ""
-        return [c for c in self.shown if (c.number(time) if time else "bench" in c.shape.stages)]
+        def is_timed(case: CaseView) -> bool:
+            return "bench" in case.shape.stages or bool(self.variant.imported and case.number("ncu_duration"))
+
+        return [case for case in self.shown if is_timed(case)]
 
     @property
     def timings(self) -> list[list[Cell]]:

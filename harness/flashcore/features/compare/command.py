@@ -6,8 +6,9 @@ import argparse
 import sys
 
 from flashcore.cli import comparison, options, output, progress, terminal
-from flashcore.errors import Exit
+from flashcore.errors import Exit, UsageError
 from flashcore.explain.compare_records import compare
+from flashcore.explain.comparison import REGRESSIONS, Comparison
 from flashcore.features.compare import sides
 from flashcore.pipeline import pages
 from flashcore.pipeline.judging import Rules, judge_record
@@ -18,6 +19,7 @@ EXAMPLES = (
     ("flashcore compare 20260102T03 20260103", "two recorded runs"),
     ("flashcore compare HEAD~1", "a git revision and the present sources"),
     ("flashcore compare old.whl new.whl", "the kernels in two versions of a wheel"),
+    ("flashcore compare old.json new.json --effect 5", "exits 1 if a benchmark takes 5 % longer"),
 )
 
 
@@ -32,11 +34,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "most cases and kernels to print, the largest changes first; 0: all (default: %(default)s)"
     parser.add_argument("--top", type=int, default=TOP, metavar="N", help=text)
     parser.add_argument("--regressions", action="store_true", help="print only what became slower or worse")
+    text = "percent by which a time may get slower: exit 1 if one is slower or code is worse, 3 if a time is missing"
+    parser.add_argument("--effect", type=float, metavar="PCT", help=f"{text} (default: exit 0)")
     parser.add_argument("-o", "--output", metavar="DIR", help="also write a report of B, whose page Compare has both")
     parser.add_argument("--single-file", action="store_true", help="with -o: one HTML file instead of a folder")
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.effect is not None and not arguments.effect >= 0:
+        raise UsageError(f"--effect {arguments.effect:g}: expected percent, from 0")
     with progress.shown(arguments.quiet) as say:
         a, b = sides.records(arguments, say)
     compared, json = compare(a, b), arguments.format == "json"
@@ -47,4 +53,13 @@ def run(arguments: argparse.Namespace) -> int:
         written = pages.write(target, judge_record(Rules(compare=False), b), against=a)
         page = next((file for file in written if file.stem == "compare"), written[0])
         print(page, file=sys.stderr if json else None)
-    return Exit.OK
+    return Exit.OK if arguments.effect is None else _exit(compared, arguments.effect / 100)
+
+
+def _exit(compared: Comparison, effect: float) -> Exit:
+    """How a comparison ends by a limit on slower times, which also judges those of two runs."""
+    leads = [row.lead for row in compared.rows if row.outcome in REGRESSIONS]
+    if any(not lead or not lead.ratio or 1 / lead.ratio > 1 + effect for lead in leads):
+        return Exit.FAILED
+    is_empty = not (compared.cases or compared.alike[1])
+    return Exit.UNMEASURED if compared.incomparable or compared.counts["gone"] or is_empty else Exit.OK

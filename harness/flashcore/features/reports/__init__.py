@@ -6,7 +6,7 @@ PLUGIN = Plugin(
     name="reports",
     commands={name: f"flashcore.features.reports.{name}_command" for name in ("import", "capture")},
     help={
-        "import": "read ncu reports (.ncu-rep, CSV) or traces into a run",
+        "import": "read ncu reports, traces or JSON of benchmarks into a run",
         "capture": "run any command under ncu; record its costly kernels",
     },
     pages={"index": "flashcore.features.reports.page:page"},

@@ -11,14 +11,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import fsum
+from math import fsum, inf
 
 from flashcore import __version__
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.features.reports import traces
-from flashcore.model.case import Case
+from flashcore.features.reports.benchmarks import CLOCK, HOST, Timed
+from flashcore.model import intervals
+from flashcore.model.case import Case, TimeKey
 from flashcore.model.catalogue import FACTS, RULE, TENSOR_TYPES, chip_of
-from flashcore.model.causes import COUNTER_CONTRADICTS, NotReturned
+from flashcore.model.cause import Cause
+from flashcore.model.causes import COUNTER_CONTRADICTS, IMPOSSIBLE, NOT_TIMED, NotReturned
 from flashcore.model.groups import grouped
 from flashcore.model.record import (
     CaseOutcome,
@@ -33,7 +36,7 @@ from flashcore.model.record import (
     StageNote,
     Subject,
 )
-from flashcore.model.suite import ImportedKernel, Problem, Shape, Suite, Variant, Where
+from flashcore.model.suite import ImportedKernel, Problem, RankMode, Shape, Suite, Variant, Where
 from flashcore.readers import cubin
 from flashcore.readers.kernel_names import canonical
 from flashcore.readers.ncu.results import (
@@ -68,8 +71,11 @@ def record_of(
         sources: whether to keep instructions and their source lines.
 
     Raises:
-        UsageError: the reports are from several GPU models (:func:`by_gpu`), or traces and others.
+        UsageError: the reports are from several GPU models (:func:`by_gpu`), or traces, benchmarks and others.
     """
+    timed = [r for report in reports for r in report.results if isinstance(r, Timed)]
+    if timed:
+        return _record_of_times(run_id, reports, timed, name=name, command=command)
     results = list(_numbered(reports))
     traced = any(traces.TIME in r for r in results)
     if traced and not all(traces.TIME in r for r in results):
@@ -86,13 +92,12 @@ def record_of(
     facts += _static_facts(cases, arch, kernels)
     if traced:
         facts = [replace(f, source=Source.CUPTI) for f in facts]
-    title = f"imported from {', '.join(report.name for report in reports)}"
     return Record(
-        *(run_id, command, _suite(name, title, arch, cases, values), gpu),
+        *(run_id, command, _suite(name, _title(reports), arch, cases, _shapes(cases), _roofs(cases, values)), gpu),
         artifacts=(),
         plans=(),
         outcomes=tuple(CaseOutcome(variant, shape, "profile", "ok") for variant, shape in cases),
-        stages=(StageNote("import", "ok", 0.0, "; ".join(_remarks(reports))),),
+        stages=(_note(reports),),
         facts=Facts(facts),
         listings=tuple(_listings(cases, reports)) if sources else (),
     )
@@ -101,10 +106,11 @@ def record_of(
 def record_of_call(run_id: str, case: Case, results: Sequence[Result], facts: Sequence[Fact]) -> Record:
     """The record of one call of a function with these launches and facts: one case."""
     gpu = _environment(results, [Report("", ())])
+    arch = gpu.gpu_arch or "unknown"
     values = {r.id: ncu_facts.launch_values(r, chip_of(r.cc) or "unknown") for r in results}
     cases = {(case.variant, case.shape): results}
     return Record(
-        *(run_id, "", _suite(PROBLEM, case.variant, gpu.gpu_arch or "unknown", cases, values), gpu),
+        *(run_id, "", _suite(PROBLEM, case.variant, arch, cases, _shapes(cases), _roofs(cases, values)), gpu),
         artifacts=(),
         plans=(),
         outcomes=(CaseOutcome(case.variant, case.shape, "profile", "ok"),),
@@ -113,10 +119,65 @@ def record_of_call(run_id: str, case: Case, results: Sequence[Result], facts: Se
     )
 
 
+def _record_of_times(
+    run_id: str, reports: Sequence[Report], results: Sequence[Timed], *, name: str, command: str
+) -> Record:
+    """The record of benchmarks. The times of one case in several processes, or on several GPUs, are together."""
+    if len(results) < sum(len(report.results) for report in reports):
+        raise UsageError("expected benchmarks or reports of kernels, found both\n  hint: import each separately")
+    gpu = replace(_environment(results, reports), host=results[0].text(HOST) or None)
+    mode: RankMode = "cold" if gpu.gpu_arch else "eager"
+    slugs, shapes = names.variants(r.kernel for r in results), names.arguments(r.arguments for r in results)
+    cases = grouped(((slugs[r.kernel], shapes[r.arguments]), r) for r in results)
+    table = {s: Shape(s, PROBLEM, of[0].parameters, ("bench",), mode) for (_, s), of in cases.items()}
+    lost = {case: next((part.why for part in parts if part.why), None) for case, parts in cases.items()}
+    facts: list[Fact] = []
+    samples: dict[TimeKey, tuple[float, ...]] = {}
+    for place, parts in cases.items():
+        case = Case(*place)
+        times = grouped(item for part in parts for item in part.times.items())
+        for timing, of in (times or {mode: [((), "")]}).items():
+            us = tuple(x for series, _ in of for x in series)
+            cause = lost[place] or (None if us else NOT_TIMED(timing))
+            if not all(0 < x < inf for x in us):
+                cause = cause or IMPOSSIBLE("times above 0", f"{min(us):g} µs")
+            facts += _times(CaseSubject(case), timing, us, of[0][1], cause)
+            samples |= {(case, timing): us} if us[1:] and not cause else {}
+        if hz := parts[0].number(CLOCK):
+            facts.append(Fact(CaseSubject(case), "kernel_sm_clock", hz / 1e6, "MHz", Source.KERNEL))
+    suite = _suite(name, _title(reports), gpu.gpu_arch or "unknown", cases, table, {})
+    return Record(
+        *(run_id, command, suite, gpu),
+        artifacts=(),
+        plans=(),
+        outcomes=tuple(CaseOutcome(*case, "bench", "skipped" if why else "ok", why) for case, why in lost.items()),
+        stages=(_note(reports),),
+        facts=Facts(facts),
+        raw_samples=samples,
+    )
+
+
+def _times(subject: CaseSubject, mode: str, us: Sequence[float], each: str, cause: Cause | None) -> Iterator[Fact]:
+    """The facts of a case's times in a mode; of a single one, which is no sample, only the time and what it is."""
+    values = {"p50": None} if cause else intervals.of_samples(us) if us[1:] else {"p50": us[0]}
+    note = f"each sample is {each}" if us[1:] and each else each and f"{each}, without samples"
+    for name, value in values.items():
+        unit, source = "1" if name == "samples" else "us", Source.HOST if mode == "eager" else Source.EVENTS
+        yield Fact(subject, f"{mode}_{name}", value, unit, source, cause or note)
+
+
 def _cases(results: Sequence[Result]) -> dict[tuple[str, str], list[Result]]:
     """(variant, shape) → its launches."""
     slugs = names.variants(r.kernel for r in results)
     return grouped(((slugs[r.kernel], names.shape(names.shape_parameters(r))), r) for r in results)
+
+
+def _title(reports: Sequence[Report]) -> str:
+    return f"imported from {', '.join(report.name for report in reports)}"
+
+
+def _note(reports: Sequence[Report]) -> StageNote:
+    return StageNote("import", "ok", 0.0, "; ".join(_remarks(reports)))
 
 
 def _suite(
@@ -124,19 +185,17 @@ def _suite(
     title: str,
     arch: str,
     cases: Mapping[tuple[str, str], Sequence[Result]],
-    values: Mapping[int, ncu_facts.Values],
+    shapes: Mapping[str, Shape],
+    roofs: Mapping[str, str],
 ) -> Suite:
-    """A suite of the launched kernels; a configuration is a shape."""
-    shapes: dict[str, Shape] = {}
+    """A suite of the launched kernels, or of benchmarks. ``roofs`` are the compute roofs of variants."""
     variants: dict[str, Variant] = {}
-    for (_, shape), (first, *_) in cases.items():
-        shapes.setdefault(shape, Shape(shape, PROBLEM, names.shape_parameters(first), ("profile",)))
     for variant, of in grouped((v, (shape, launches)) for (v, shape), launches in cases.items()).items():
         kernel = of[0][1][0].kernel
         variants[variant] = Variant(
             *(variant, PROBLEM, ImportedKernel(kernel), canonical(kernel)),
             where=Where((arch,), tuple(shape for shape, _ in of)),
-            roof=_roof([values[r.id] for _, launches in of for r in launches]),
+            roof=roofs.get(variant, ""),
             tolerance="",
             tolerance_reason="imported: no problem, and no answer to compare with",
         )
@@ -148,7 +207,7 @@ def _suite(
         archs=(arch,),
         baseline="",
         problems={PROBLEM: Problem(PROBLEM, "", "", (), (), ())},
-        shapes=shapes,
+        shapes=dict(shapes),
         variants=variants,
         budgets=(),
         waivers=(),
@@ -309,6 +368,17 @@ _ROOFS: dict[str, dict[str, int]] = {
 }
 for _type in TENSOR_TYPES:
     _ROOFS.setdefault(f"{_type.removesuffix('_sum16')}_tensor", {})[f"tensor_flop_{_type}"] = 1
+
+
+def _shapes(cases: Mapping[tuple[str, str], Sequence[Result]]) -> dict[str, Shape]:
+    """The shapes of launched kernels: a configuration is one."""
+    return {s: Shape(s, PROBLEM, names.shape_parameters(of[0]), ("profile",)) for (_, s), of in cases.items()}
+
+
+def _roofs(cases: Mapping[tuple[str, str], Sequence[Result]], values: Mapping[int, ncu_facts.Values]) -> dict[str, str]:
+    """The dominant FLOP type of each variant."""
+    launches = grouped((variant, values[r.id]) for (variant, _), of in cases.items() for r in of)
+    return {variant: _roof(of) for variant, of in launches.items()}
 
 
 def _roof(launches: Sequence[ncu_facts.Values]) -> str:

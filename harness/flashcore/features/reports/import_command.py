@@ -1,4 +1,4 @@
-"""``flashcore import``: Nsight Compute reports and traces as a run record."""
+"""``flashcore import``: Nsight Compute reports, traces and JSON of benchmarks as a run record."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from flashcore.records import names, store
 EXAMPLES = (
     ("flashcore import step.ncu-rep", "the kernels of a report"),
     ("flashcore import step.ncu-rep --name step --format json", "its kernels as JSON"),
+    ("flashcore import before.json", "the times of nvbench or Google Benchmark"),
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    text = "ncu reports, or traces (torch.profiler, nsys); together they are a run, or one for each GPU model"
+    text = "ncu reports, traces (torch.profiler, nsys) or JSON of benchmarks; a run, or one for each GPU model"
     parser.add_argument("files", nargs="+", metavar="FILE", help=text)
     text = "the suite's name: records of one name are compared (default: %(default)s)"
     parser.add_argument("--name", default=PROBLEM, metavar="NAME", help=text)

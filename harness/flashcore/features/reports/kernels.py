@@ -1,17 +1,17 @@
-"""The kernels of an imported record by total time, and the NVTX ranges that they ran in. Pure."""
+"""The kernels of an imported record by total time, and the NVTX ranges that they ran in; or its benchmarks. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import fsum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flashcore.cli import output
 from flashcore.cli.grid import grid
 from flashcore.explain.limiter import time_parts
 from flashcore.explain.readings import Readings
 from flashcore.features.reports import traces
-from flashcore.model.groups import grouped
+from flashcore.model.groups import grouped, picked
 from flashcore.model.record import Record
 from flashcore.model.text import UNMEASURED, fixed, number
 from flashcore.readers.kernel_names import canonical
@@ -77,8 +77,27 @@ def ranges(record: Record) -> list[KernelRow]:
     return [KernelRow(path[-1], len(times[path]), *shares[path], depth=len(path) - 1) for path in ordered]
 
 
+def timings(record: Record) -> list[dict[str, Any]]:
+    """The median times of benchmarks, in their order."""
+    facts = [fact for fact in record.facts if fact.name.endswith("_p50")]
+    return [
+        {
+            **picked(fact.subject, "variant", "shape"),
+            "mode": (mode := fact.name.removesuffix("_p50")),
+            "us": fact.value,
+            "samples": record.facts.number(f"{mode}_samples", fact.subject),
+            "note": fact.note,
+        }
+        for fact in facts
+    ]
+
+
 def tables(readings: Readings) -> list[list[tuple[str, ...]]]:
-    """The kernels, and the ranges if there are any, each as a heading and its rows."""
+    """The kernels, and the ranges if there are any, or the benchmarks; each as a heading and its rows."""
+    if timed := timings(readings.record):
+        digits = {"us": 4, "samples": 0}
+        cells = [[fixed(value, digits.get(name, 0), "") for name, value in t.items()] for t in timed]
+        return [[("benchmark", "arguments", "mode", "µs", "samples", "note"), *map(tuple, cells)]]
     columns = ("kernel", "launches", "µs", "%", "limited by")
     nested = [("· " * row.depth + row.name, *_figures(row)) for row in ranges(readings.record)]
     listed = [(row.name, *_figures(row), row.limited_by or UNMEASURED) for row in rows(readings)]
@@ -101,7 +120,8 @@ def as_json(readings: Readings, folder: str) -> str:
     - ``run``: the run's folder; ``gpu``: its GPU model;
     - ``kernels``: ``name``, ``variant`` and ``shape`` of its facts, ``launches``, ``us`` of all of them, ``percent`` of
       the time of all kernels, ``limited_by``; ``us_reason`` and ``limited_by_reason`` where one is ``null``;
-    - ``ranges``: a tree in its order, with the ``depth`` of each.
+    - ``ranges``: a tree in its order, with the ``depth`` of each;
+    - ``benchmarks``: ``variant``, ``shape``, ``mode``, ``us``, ``samples``, ``note``.
     """
     figures = ("name", "launches", "us", "us_reason", "percent")
     facts = (*figures, "variant", "shape", "limited_by", "limited_by_reason")
@@ -110,6 +130,7 @@ def as_json(readings: Readings, folder: str) -> str:
         gpu=readings.record.gpu,
         kernels=[output.picked(row, *facts) for row in rows(readings)],
         ranges=[output.picked(row, *figures, "depth") for row in ranges(readings.record)],
+        benchmarks=timings(readings.record),
     )
 
 

@@ -16,13 +16,13 @@ TEMPLATE = Path(__file__).with_name("overview.html.j2")
 
 
 def page(book: Book) -> Page[dict[str, Any]] | None:
-    """The page ``index``; ``None`` unless all kernels were imported. Also ``None`` for a capture without a recorded
-    survey: the few measured launches of each kernel do not add up to the command's."""
+    """The page ``index``; ``None`` unless all are imported kernels. Also ``None`` for benchmarks, and for a capture
+    without a recorded survey: the few measured launches of each kernel do not add up to the command's."""
     suite, surveyed = book.record.suite, bool(book.record.facts.named(traces.COUNT))
     imported = all(isinstance(variant.kind, ImportedKernel) for variant in suite.variants.values())
-    if not imported or (suite.notes and not surveyed):
+    rows = kernels.rows(book.readings) if imported and (surveyed or not suite.notes) else ()
+    if not rows:
         return None
-    rows = kernels.rows(book.readings)
     case = (book.readings, rows[0].variant, rows[0].shape)
     steps, time = (advice(*case), time_parts(*case)) if rows[0].variant else ((), None)
     kernel = suite.variants.get(rows[0].variant)

@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from flashcore.errors import RecordError, UsageError
-from flashcore.features.reports import container, csv_pages, ncu_rep, traces
+from flashcore.features.reports import benchmarks, container, csv_pages, ncu_rep, traces
 from flashcore.readers.ncu.results import Report
 
 
 def read_report(path: Path) -> Report:
-    """Returns the content of an ``.ncu-rep``, a CSV page of one, or a trace, compressed or not.
+    """Returns the content of an ``.ncu-rep``, a CSV page of one, a trace, or JSON of a benchmark, compressed or not.
 
     Raises:
         CapabilityError: reading it needs a package that is not installed.
@@ -25,7 +25,7 @@ def read_report(path: Path) -> Report:
     try:
         data = path.read_bytes()
     except OSError as error:
-        expected = "expected a report (.ncu-rep, CSV or trace)"
+        expected = "expected a report (.ncu-rep, CSV, trace or JSON of a benchmark)"
         raise UsageError(f"{path}: {expected}, cannot read it: {error.strerror}") from error
     if data.startswith(b"\x1f\x8b"):
         with tempfile.TemporaryDirectory(prefix="flashcore-import-") as folder:
@@ -52,5 +52,7 @@ def read_report(path: Path) -> Report:
             raise RecordError(f"{path.name}: {expected} ({error})\n  hint: unpack an archive first") from error
         text = data.decode("cp1252", "backslashreplace")
         notes = ("it is not UTF-8, and was read as Windows-1252: letters beyond ASCII may be others",)
-    report: Report = (traces if text.lstrip().startswith(("{", "[")) else csv_pages).read(path, text)
+    is_json = text.lstrip().startswith(("{", "["))
+    is_timed = is_json and '"benchmarks"' in text and '"traceEvents"' not in text
+    report: Report = (benchmarks if is_timed else traces if is_json else csv_pages).read(path, text)
     return replace(report, notes=(*notes, *report.notes))
