@@ -18,6 +18,7 @@ from flashcore.report.view import Book, Page
 
 #: Most variants and failures listed (GitHub limits a comment to 65,536 characters), and blocks of the longest bar.
 MOST, MOST_FAILED, BAR = 20, 10, 16
+_COLUMNS = overview_page.COLUMNS[: overview_page.USUAL]
 
 
 def render(
@@ -65,12 +66,13 @@ def render(
 
 def _variants(section: overview_page.ShapeSection) -> list[str]:
     """The fastest variants and the baseline, with bars of their time on a log scale from the fastest to the slowest."""
-    time = [key for key, *_ in section.columns].index("time")
-    timed = [(t, r) for r in section.rows if isinstance(t := r.cells[time].sort, (int, float))]
+    keys = [key for key, *_ in section.columns]  # a page has empty columns last
+    places = [keys.index(key) for key, *_ in _COLUMNS]
+    timed = [(t, r) for r in section.rows if isinstance(t := r.cells[keys.index("time")].sort, (int, float))]
     shown = [(t, r) for i, (t, r) in enumerate(timed) if i < MOST or r.role == "baseline"]
     low, high = min(t for t, _ in shown), max(t for t, _ in shown)
-    heads = [f"{name} {unit}".strip() for _, name, unit, _ in section.columns[: overview_page.USUAL]]
-    rows = [(bar(t, low, high), *map(_text, r.cells[: len(heads)])) for t, r in shown]
+    heads = [f"{name} {unit}".strip() for _, name, unit, _ in _COLUMNS]
+    rows = [(bar(t, low, high), *(_text(r.cells[i]) for i in places)) for t, r in shown]
     lines = [f"### {section.row.name}: {section.shape.params_text}", "", *table(_safe, ("", *heads), *rows)]
     left = len(section.rows) - len(shown)
     return [*lines, *(["", f"{left} slower or untimed variants are not shown."] if left else [])]
