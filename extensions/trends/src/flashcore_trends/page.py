@@ -51,8 +51,10 @@ def write(result: Trends, folder: Path, index: Nights, places: Sequence[Path], *
     )
 
 
-def page(book: Book) -> Page[Drawn]:
-    """The trends of the suite on the record's GPU model."""
+def page(book: Book) -> Page[Drawn] | None:
+    """The trends of the suite on the record's GPU model; ``None`` without a GPU."""
+    if book.record.gpu is None:
+        return None
 
     def found() -> tuple[Trends, Nights]:
         index = Nights(book.places)

@@ -50,7 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     print(comparison.as_json(compared) if json else terminal.painted(text))
     if arguments.output:
         target = pages.ReportTarget(arguments.output, arguments.single_file)
-        written = pages.write(target, judge_record(Rules(compare=False), b), against=a)
+        judged = judge_record(Rules(compare=False), b)
+        written = pages.write(target, judged, against=a, places=options.places(arguments))
         page = next((file for file in written if file.stem == "compare"), written[0])
         print(page, file=sys.stderr if json else None)
     return Exit.OK if arguments.effect is None else _exit(compared, arguments.effect / 100)

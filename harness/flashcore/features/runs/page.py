@@ -42,11 +42,10 @@ class History:
     unfolded = UNFOLDED
 
     @property
-    def tables(self) -> list[tuple[Row, list[list[Cell]]]]:
-        """The runs for each row of identical shapes that any of them timed, newest first; at least one."""
-        rows = self.book.rows[:MAX_SHAPES]
-        timed = [(row, fastest) for row in rows if (fastest := self._fastest(row))]
-        return [(row, list(self._rows(fastest))) for row, fastest in timed or [(rows[0], {})]]
+    def tables(self) -> list[tuple[Row | None, list[list[Cell]]]]:
+        """The runs, newest first, for each row of identical shapes that any of them timed; if none did, once."""
+        timed = [(row, fastest) for row in self.book.rows[:MAX_SHAPES] if (fastest := self._fastest(row))]
+        return [(row, list(self._rows(fastest))) for row, fastest in timed] or [(None, list(self._rows({})))]
 
     def _fastest(self, row: Row) -> dict[str, TimePoint]:
         """Run → its fastest case."""
@@ -59,13 +58,13 @@ class History:
         now = fastest.get(this.id)
         for run in self.runs[:MOST_RUNS]:
             point = fastest.get(run.id)
-            best = [missing("it timed no variant on this shape")] * 3
+            best = [missing("it timed no variant here")] * 3
             if point is not None:
                 known = point.variant in this.suite.variants
                 name = variant_cell(point.variant, shape=point.shape) if known else Cell(point.variant)
                 ratio = missing("the runs are of different GPUs")
                 if now is None:
-                    ratio = missing("this run timed no variant on this shape")
+                    ratio = missing("this run timed no variant here")
                 elif now.gpu == point.gpu:
                     ratio = number_cell(point.value / now.value)
                 best = [name, number_cell(point.value), ratio]
