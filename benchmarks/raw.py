@@ -12,6 +12,7 @@ import lzma
 import os
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,8 @@ from flashcore.errors import Exit, FlashcoreError, UsageError
 
 Results = Mapping[str, Any]
 ROOT = Path(__file__).parent.parent
+#: The committed results of a folder: ``tar -rf raw.tar FILE`` adds one, and the last of a name counts.
+ARCHIVE = "raw.tar"
 
 
 def main(
@@ -68,9 +71,23 @@ def write(path: Path, name: str, options: argparse.Namespace, results: Results) 
     path.write_bytes(lzma.compress(data) if path.suffix == ".xz" else data)
 
 
+def recorded(folder: Path) -> list[Path]:
+    """The results files of a folder, also those in its archive, by name."""
+    with tarfile.open(folder / ARCHIVE) as archive:
+        packed = {folder / name for name in archive.getnames()}
+    return sorted(packed | {*folder.glob("*.json*")})
+
+
 def opened(path: Path) -> dict[str, Any]:
-    """Reads a results file, compressed if its name ends in ``.xz``, with its benchmark's name and sources."""
-    data = path.read_bytes()
+    """Reads a results file, compressed if its name ends in ``.xz``, with its benchmark's name and sources. One that
+    is not there is read from the archive beside it."""
+    if path.is_file() or not path.with_name(ARCHIVE).is_file():
+        data = path.read_bytes()
+    else:
+        with tarfile.open(path.with_name(ARCHIVE)) as archive:
+            file = archive.extractfile(path.name)
+            assert file is not None, "the archive has files only"
+            data = file.read()
     return dict(json.loads(lzma.decompress(data) if path.suffix == ".xz" else data))
 
 

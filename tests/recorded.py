@@ -1,4 +1,4 @@
-"""Recorded output of real tools: the unpacked files of ``data/recorded.tar.xz``."""
+"""Recorded output of real tools: the unpacked files of ``data/recorded.tar.xz``; and the contract's packed runs."""
 
 from __future__ import annotations
 
@@ -27,3 +27,5 @@ def unpack(archive: Path, build: Path) -> Path:
 
 
 RECORDED = unpack(ARCHIVE, ROOT / "build")
+RUNS_ARCHIVE = ROOT / "tests" / "contract" / "runs.tar"
+RUNS = unpack(RUNS_ARCHIVE, ROOT / "build")

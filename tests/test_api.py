@@ -20,10 +20,10 @@ from flashcore.pipeline import plugins
 from flashcore.records import store
 from tests import factory
 from tests.conftest import TESTS, TOY
+from tests.recorded import RUNS
 from tests.support.imports import loaded
 
 STABLE = TESTS / "data" / "api.txt"
-WORK = TESTS / "contract" / "runs"
 LATER = "20260102T030405Z-0002"
 
 
@@ -62,7 +62,7 @@ def test_what_is_promised_is_there() -> None:
 
 def test_what_stays_stable_reads_as_recorded(tmp_path: Path) -> None:
     """Names, parameters, frame columns, exit codes and the schema version: a removed line breaks users' programs."""
-    present = "\n".join(surface(shutil.copytree(WORK, tmp_path / "runs"))) + "\n"
+    present = "\n".join(surface(shutil.copytree(RUNS, tmp_path / "runs"))) + "\n"
     if os.environ.get("FLASHCORE_CONTRACT") == "write":
         STABLE.write_text(present, encoding="utf-8")
     assert present == STABLE.read_text(encoding="utf-8"), "hint: FLASHCORE_CONTRACT=write pytest tests/test_api.py"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 import zipfile
@@ -14,7 +15,7 @@ from flashcore.cli import main as cli
 from flashcore.errors import Exit
 from flashcore.model import plugin
 from tests.conftest import TESTS, TOY
-from tests.recorded import RECORDED
+from tests.recorded import RECORDED, RUNS
 
 #: What they do here needs a GPU, the CUDA compiler, a git repository, a key, a map, a user or a client.
 PARSED = {
@@ -60,10 +61,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a suite, runs, a report, a cubin and two wheels of it."""
     folder = tmp_path_factory.mktemp("project")
     shutil.copytree(TOY, folder / "kernels" / "toy")
-    for packed in (TESTS / "contract" / "runs").glob("*.run.zip"):
+    for packed in RUNS.glob("*.run.zip"):
         zipfile.ZipFile(packed).extractall(folder / "profiles")
     shutil.copy(RECORDED / "reports" / "app_basic.ncu-rep", folder / "step.ncu-rep")
     shutil.copy(TESTS / "data" / "static_sm_90a.cubin", folder / "kernel.cubin")
+    timed = {"name": "BM_A", "real_time": 1.0, "time_unit": "us"}
+    (folder / "before.json").write_text(json.dumps({"context": {}, "benchmarks": [timed]}))
     for version in ("old", "new"):
         with zipfile.ZipFile(folder / f"{version}.whl", "w") as wheel:
             wheel.write(folder / "kernel.cubin", "pack/kernel.cubin")

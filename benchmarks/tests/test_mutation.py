@@ -114,7 +114,7 @@ def test_the_share_leaves_out_what_nobody_can_notice(monkeypatch: pytest.MonkeyP
 
 
 def test_every_survivor_that_is_recorded_has_a_reason_and_every_reason_a_survivor() -> None:
-    recorded = (ROOT / "benchmarks" / "results").glob("mutation*.json*")
+    recorded = [f for f in raw.recorded(ROOT / "benchmarks" / "results") if f.name.startswith("mutation")]
     rows = [r for file in recorded for r in raw.read(file, "mutation")["mutants"] if r["outcome"] == "survived"]
     assert [r for r in rows if not mutation.why(r)] == []
     assert {mutation._key(r) for r in rows} == set(mutation.reasons())

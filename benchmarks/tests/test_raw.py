@@ -83,6 +83,6 @@ def test_every_figure_has_its_command_and_committed_data_print_theirs() -> None:
     listed = (folder / "README.md").read_text(encoding="utf-8")
     for name in ("against", *FOUND):
         assert f'make bench-{name} ARGS="--json benchmarks/results/{name}' in listed
-    for file in folder.glob("*.json*"):
+    for file in raw.recorded(folder):
         name = file.name.split(".")[0]
         assert benchmark(name).table(raw.read(file, name)), file.name

@@ -221,7 +221,7 @@ def benchmarks(results: Path) -> Iterator[str]:
         "again. They are from the commit and date shown and are not updated with every commit.",
         "",
     )
-    for path in sorted(results.glob("*.json*")):
+    for path in raw.recorded(results):
         results_file = raw.opened(path)
         name = results_file["benchmark"]
         entry = "__main__" if (raw.ROOT / "benchmarks" / name).is_dir() else ""

@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import kept_build
 from tests.contract.session import run
-from tests.recorded import RECORDED
+from tests.recorded import RECORDED, RUNS
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -47,7 +47,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A session's folder, with copies of what it may change, inside a git repository."""
     folder = tmp_path_factory.mktemp("whole") / "work"
-    shutil.copytree(HERE / "runs", folder)
+    shutil.copytree(RUNS, folder)
     ignored = shutil.ignore_patterns("__pycache__")
     for suite in ("toy", "faults"):
         shutil.copytree(ROOT / "tests" / "suites" / suite, folder / suite, ignore=ignored)

@@ -1,10 +1,12 @@
-"""Writes the packed runs of edge cases in ``runs/``: ``.venv/bin/python -m tests.contract.make_runs``.
+"""Writes the packed runs of edge cases in ``runs.tar``: ``.venv/bin/python -m tests.contract.make_runs``.
 
-To run again when the schema of records changes. The other packed runs there are recordings.
+To run again when the schema of records changes. The other files there are recordings, and what sessions gate them by.
 """
 
 from __future__ import annotations
 
+import io
+import tarfile
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,8 +29,8 @@ from flashcore.model.causes import (
 from flashcore.model.record import CaseSubject, Facts, Origin, Record, Roof, SharingGpu
 from flashcore.records import packed, store
 from tests import factory
+from tests.recorded import RUNS, RUNS_ARCHIVE
 
-RUNS = Path(__file__).parent / "runs"
 CASES = tuple(Case(v, s) for v in ("slow", "fast", "split", "cudnn") for s in ("mission", "long"))
 
 
@@ -180,15 +182,21 @@ def runs() -> Iterator[tuple[str, Record]]:
     yield "two_clocks", factory.record(None, clocks, roofs=(roof("fp16_tensor", 700.0, clock_mhz=1700.0),))
 
 
-def write(name: str, record: Record) -> None:
-    """Packs a run."""
+def written(record: Record) -> bytes:
+    """A packed run."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made, record.id)
         folder.mkdir()
         store.write(record, folder)
-        (RUNS / f"{name}.run.zip").write_bytes(packed.packed(folder))
+        return packed.packed(folder)
 
 
 if __name__ == "__main__":
+    files = {path.name: path.read_bytes() for path in RUNS.iterdir()}
     for number, (name, record) in enumerate(runs(), 10):
-        write(name, replace(record, id=f"20260105T0304{number}Z-00{number}"))
+        files[f"{name}.run.zip"] = written(replace(record, id=f"20260105T0304{number}Z-00{number}"))
+    with tarfile.open(RUNS_ARCHIVE, "w") as tar:
+        for name, data in sorted(files.items()):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))

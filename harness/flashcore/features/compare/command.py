@@ -19,7 +19,6 @@ EXAMPLES = (
     ("flashcore compare 20260102T03 20260103", "two recorded runs"),
     ("flashcore compare HEAD~1", "a git revision and the present sources"),
     ("flashcore compare old.whl new.whl", "the kernels in two versions of a wheel"),
-    ("flashcore compare old.json new.json --effect 5", "exits 1 if a benchmark takes 5 % longer"),
 )
 
 
