@@ -10,11 +10,12 @@ import pytest
 
 from flashcore.errors import RecordError
 from flashcore.model.case import Case
-from flashcore.model.causes import Decided
-from flashcore.model.record import Built, CaseKey, Facts, Lazy, Measured, Record
+from flashcore.model.causes import NOT_PROFILED, Decided, Hang, HungBefore
+from flashcore.model.record import Built, CaseKey, CaseOutcome, CaseSubject, Facts, Lazy, Measured, Record
 from flashcore.model.suite import GPU_STAGES, Stage, Suite
 from flashcore.records import assemble, freshness, soundness, store
 from flashcore.records.assemble import Findings
+from flashcore.stages.profile.ncu_facts import unmeasured
 from tests import factory
 
 FULL, NEWER, NEWEST = (f"2026010{day}T000000Z-0001" for day in (2, 3, 4))
@@ -107,6 +108,22 @@ def test_a_run_whose_facts_cannot_be_read_adds_nothing(
     assert [o.run for o in record.joined] == [FULL]
     assert {o.origin for o in record.outcomes} == {FULL} and record.samples.keys() == full.samples.keys()
     assert f"skipped run {NEWER}" in capsys.readouterr().err
+
+
+def test_nothing_is_joined_for_a_case_whose_variant_hangs_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its facts would be there twice, measured and unmeasured, and no run with a fact twice can be read."""
+    keys = {Case(v.name, s.name): CaseKey("c", "c", "13", host="h") for v, s in factory.cases(factory.suite())}
+    monkeypatch.setattr(freshness, "case_keys", lambda *_: keys)
+    full, hung = factory.record(id=FULL, keys=keys), HungBefore("long", Hang(60.0))
+    outcome = CaseOutcome("fast", "mission", "profile", "skipped", hung)
+    measured = Measured(tuple(unmeasured("fast", "mission", NOT_PROFILED(hung))), (outcome,))
+    now = Findings("profile", full.suite, (), full.environment, Built("13", (), ()), measured)
+    record = assemble.record_of(NEWEST, now, assemble.to_join(recorded(tmp_path, full), full.suite.name, full.gpu))
+    assert [o.run for o in record.joined] == [FULL]
+    assert [o for o in record.outcomes if (o.case, o.stage) == (outcome.case, "profile")] == [outcome]
+    (folder := tmp_path / "joined").mkdir()
+    store.write(record, folder)
+    assert store.read(folder).facts.number("ncu_duration", CaseSubject(outcome.case)) is None
 
 
 def test_a_second_run_on_the_same_gpu_counts_its_waves_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from flashcore.model.causes import MESSAGE, NOT_RUN, UNANSWERED
+from flashcore.model.causes import MESSAGE, NOT_RUN, UNANSWERED, Hang, HungBefore
 from flashcore.runner.journal import Journal, Task, TaskResult
 from flashcore.runner.rounds import ROUNDS, Settled, progress_line, settle
 
@@ -75,3 +75,19 @@ def test_a_line_of_progress() -> None:
     assert progress_line(TaskResult("v/s", "ok", seconds=1.24)) == "v/s: 1.2 s, ok"
     failed = TaskResult("v/s", "failed", MESSAGE("it fell\nand more"), seconds=2)
     assert progress_line(failed, "ran") == "v/s: 2.0 s, failed: it fell"
+
+
+def test_a_variant_that_hung_before_an_interruption_is_not_run_again(tmp_path: Path) -> None:
+    class Hanging(Tool):
+        def harvest(self, path: Path, answers: Mapping[str, TaskResult], settled: Settled[str]) -> None:
+            for name in answers:
+                if name == "slow/a":
+                    settled.failed[name] = Hang(60.0)
+                else:
+                    settled.reports[name] = path.name
+
+    tasks = [Task(name, {}) for name in ("slow/a", "slow/b", "other/a")]
+    settle(tmp_path, tasks[:1], (tool := Hanging()).perform, tool.harvest)
+    settled = settle(tmp_path, tasks, (later := Hanging()).perform, later.harvest)
+    assert later.rounds == [["other/a"]]
+    assert settled.cause("slow/b") == HungBefore("a", Hang(60.0))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from flashcore.errors import RecordError
 from flashcore.model.case import Case, TimeKey
 from flashcore.model.cause import Cause
-from flashcore.model.causes import Decided
+from flashcore.model.causes import Decided, hangs
 from flashcore.model.record import (
     Built,
     CaseOutcome,
@@ -68,7 +68,10 @@ class _Results:
     @staticmethod
     def of(findings: Findings) -> _Results:
         measured = findings.measured
-        done: set[tuple[Case, str]] = {(o.case, o.stage) for o in measured.outcomes if o.status in ("ok", "failed")}
+        # What was skipped is joined, but for a variant that hangs now.
+        done: set[tuple[Case, str]] = {
+            (o.case, o.stage) for o in measured.outcomes if o.status in ("ok", "failed") or hangs(o.cause)
+        }
         # Recorded results of a case that is now wrong are not joined.
         wrong = {o.case for o in measured.outcomes if o.stage == "check" and o.status == "failed"}
         done |= {(case, stage) for case in wrong for stage in GPU_STAGES}

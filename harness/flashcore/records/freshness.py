@@ -45,7 +45,7 @@ from flashcore.model.record import (
 )
 from flashcore.model.suite import CompiledCallable, Shape, Stage, Suite, Variant
 
-#: The sources of facts that need a GPU, and their stages.
+#: The sources of facts that a stage records, and the stage.
 MEASURED: Mapping[Source, Stage] = {
     Source.CHECK: "check",
     Source.EVENTS: "bench",

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from flashcore.model.cause import Cause
 from flashcore.model.causes import NOT_RUN
-from flashcore.runner.journal import Task, TaskResult, answers, begun
+from flashcore.runner.journal import Task, TaskResult, answers, begun, hung
 
 ROUNDS = 3  # a case still open after this many rounds stays open
 
@@ -63,6 +63,10 @@ def settle(
         harvest(path, answers(path), settled)
     first = number = len(earlier)
     while number < first + ROUNDS + settled.more_rounds:
+        stuck = hung(TaskResult(name, "failed", cause) for name, cause in settled.failed.items())
+        for task in tasks:
+            if task.variant in stuck and task.name not in settled.reports:
+                settled.failed.setdefault(task.name, stuck[task.variant])
         pending = [t for t in tasks if t.name not in settled.reports and t.name not in settled.failed]
         if not pending:
             break
@@ -97,5 +101,6 @@ def _path(folder: Path, number: int) -> Path:
 
 def progress_line(result: TaskResult, ok: str = "ok") -> str:
     """A result as a line of progress."""
-    ending = ok if result.status == "ok" else f"failed: {result.reason.partition(chr(10))[0]}"
+    reason = result.reason.partition("\n")[0]
+    ending = {"ok": ok, "skipped": reason}.get(result.status, f"failed: {reason}")
     return f"{result.name}: {result.seconds:.1f} s, {ending}"

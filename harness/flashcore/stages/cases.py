@@ -15,6 +15,7 @@ from flashcore.model.causes import (
     UNANSWERED,
     WRONG_BEFORE,
     DidNotCompile,
+    HungBefore,
     MachineStopped,
     hangs,
 )
@@ -47,7 +48,8 @@ def sort_out(context: Context, stage: Stage, before: Sequence[CaseOutcome]) -> t
         if (case := Case(variant.name, shape.name)) in failed:
             leave(variant, shape, "skipped", FAILED_BEFORE(failed[case]))
         elif first := wrong.get(variant.name):
-            leave(variant, shape, "skipped", WRONG_BEFORE(first.shape, first.cause or UNANSWERED()))
+            cause = first.cause or UNANSWERED()
+            leave(variant, shape, "skipped", (HungBefore if hangs(cause) else WRONG_BEFORE)(first.shape, cause))
         elif obstacle := _obstacle(context, variant, plans.get((variant.name, shape.name))):
             leave(variant, shape, *obstacle)
         else:

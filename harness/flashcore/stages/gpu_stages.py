@@ -94,7 +94,10 @@ def _run(context: Context, name: suite.Stage, measured: Measured) -> tuple[Measu
     for outcome in failed:
         say(FailureLine(f"{name}: {outcome.case} FAILED: {outcome.reason}"))
     seconds = time.monotonic() - started
-    say(f"{name}: {len(result.outcomes) - len(failed)} ok, {len(failed)} failed in {seconds:.1f} s")
+    ok = sum(o.status == "ok" for o in result.outcomes)
+    skipped = len(result.outcomes) - len(failed) - ok
+    more = f", {skipped} skipped" if skipped else ""
+    say(f"{name}: {ok} ok, {len(failed)} failed{more} in {seconds:.1f} s")
     cause = CASES_FAILED(len(failed), len(result.outcomes)) if failed else ""
     note = StageNote(name, "failed" if failed else "ok", round(seconds, 3), cause)
     return measured.plus(replace(result, outcomes=(*left_out, *result.outcomes)), note), True

@@ -1,4 +1,4 @@
-"""The user's settings of a run. All defaults are here.
+"""The user's settings of a run, with all defaults but those of :class:`~flashcore.runner.process.Limits`.
 
 The classes have no slots, so that a default can be read from its class: ``Bench.samples``.
 """
@@ -68,7 +68,7 @@ class Bench:
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """How cases are profiled; ``limits.time_limit`` applies to one case, with all its passes.
+    """How cases are profiled; ``limits.time_limit`` applies to each step of a case, such as its profiled call.
 
     Args:
         clock_control: ``base`` locks the clocks while measuring, ``none`` does not.

@@ -458,5 +458,5 @@ def test_chip_of(capability: tuple[int, int], chip: str) -> None:
 
 
 def test_chip_of_an_unknown_family() -> None:
-    with pytest.raises(CapabilityError, match=r"flashcore/model/catalogue\.py"):
+    with pytest.raises(CapabilityError, match=r"flashcore/model/facts\.toml"):
         profile.chip_of((6, 1))

@@ -18,7 +18,7 @@ from flashcore.machine import python_process
 from flashcore.machine.toolchain import version_of
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import Cause, cause_text, from_json
-from flashcore.model.causes import IN_STEP, NOT_COMPARED, UNANSWERED, OutOfBounds, WrongAnswer
+from flashcore.model.causes import IN_STEP, NOT_COMPARED, UNANSWERED, Hang, OutOfBounds, WrongAnswer
 from flashcore.model.files import file_hash, write_atomically, writing
 from flashcore.model.groups import grouped
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult
@@ -139,7 +139,9 @@ def _wrong(result: TaskResult) -> Cause | None:
     """Why the case failed; ``None`` if it is right."""
     if result.status != "ok" or result.data is None:
         cause = result.cause or UNANSWERED()
-        return IN_STEP(str(result.step), cause) if result.step.what else cause
+        return (
+            cause if isinstance(cause, Hang) or not result.step.what else IN_STEP(str(result.step), cause)
+        )  # it has the step
     complaints, elements = tuple(result.data["complaints"]), result.data.get("elements")
     kind = OutOfBounds if result.data["out_of_bounds"] else WrongAnswer
     return kind(complaints, from_json(elements) if elements else None) if complaints else None

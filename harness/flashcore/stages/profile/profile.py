@@ -25,7 +25,7 @@ from flashcore.model import catalogue
 from flashcore.model.case import Case
 from flashcore.model.catalogue import PHASE_SHARE
 from flashcore.model.cause import Cause
-from flashcore.model.causes import MESSAGE, NO_ROWS, NOT_PROFILED, ROWS_MISSING, UNANSWERED, HungBefore
+from flashcore.model.causes import MESSAGE, NO_ROWS, NOT_PROFILED, ROWS_MISSING, UNANSWERED, HungBefore, hangs
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.progress import Say, silent
 from flashcore.model.record import CaseOutcome, CaseStatus, CaseSubject, Fact, Listing, Plan, StageResult, plans_for
@@ -62,7 +62,7 @@ def chip_of(capability: tuple[int, int]) -> str:
     if chip is None:
         raise CapabilityError(
             f"compute capability {capability[0]}.{capability[1]}: the catalogue has no metric names for this GPU",
-            "add its chip and metric names to flashcore/model/catalogue.py (ncu --query-metrics lists them)",
+            "add its chip and metric names to flashcore/model/facts.toml (ncu --query-metrics lists them)",
         )
     return chip
 
@@ -248,7 +248,7 @@ class UnderNcu:
                 imports.submit(lambda: [self.profiling.codes(task.variant) for task in tasks if task.name in self.deep])
                 for metrics, group in self.groups(tasks):
                     self._batches(path, group, metrics)
-                    imports.submit(self._tables, path)
+                    imports.submit(self._tables, path, _reports(path))  # those of the next group are not complete
         except _Refused:
             return
         if missing := reported_in(_logs(path)):
@@ -287,31 +287,31 @@ class UnderNcu:
         settled.more_rounds = len(self.refused)  # each refusal costs a round
         # If ncu itself failed, a case's failure is not the case's fault.
         excused = bool(refused) or reported_in(log) is not None
-        rows, unreadable, incomplete = self._tables(path)
+        torn = any(result.status != "ok" for result in answers.values())  # ncu was killed while it wrote
+        rows, unreadable, incomplete = self._tables(path, _reports(path))
         for name, result in answers.items():
             if result.status != "ok":
-                if not excused:
+                if not excused or hangs(result.cause):
                     settled.failed[name] = result.cause or UNANSWERED()
                     settled.seconds[name] = result.seconds
             elif name in rows and name not in incomplete:
                 settled.reports[name] = rows[name]
                 settled.seconds[name] = result.seconds
-            elif unreadable and name not in incomplete:
+            elif unreadable and name not in incomplete and not torn:
                 settled.failed[name] = unreadable
             else:
-                settled.open[name] = incomplete.get(name) or NO_ROWS(ncu.last_lines(log))
+                settled.open[name] = incomplete.get(name) or unreadable or NO_ROWS(ncu.last_lines(log))
 
-    def _tables(self, path: Path) -> tuple[dict[str, Rows], Cause | None, dict[str, Cause]]:
-        """Case → its rows in this round; why a report cannot be read (``None`` if all can); and case → why its rows may
+    def _tables(self, path: Path, stems: Sequence[str]) -> tuple[dict[str, Rows], Cause | None, dict[str, Cause]]:
+        """Case → its rows in these reports; why one cannot be read (``None`` if all can); and case → why its rows may
         be incomplete. A later report replaces an earlier one's rows."""
         rows: dict[str, Rows] = {}
         incomplete: dict[str, Cause] = {}
         unreadable: Cause | None = None
-        stems = {f.name.split(".")[0] for f in (*path.glob("*.ncu-rep"), *path.glob("*.csv.xz"))}
-        for stem in sorted(stems, key=lambda s: [int(n) for n in re.findall(r"\d+", s)]):
+        for stem in stems:
             try:
                 table = self._table(path / f"{stem}.ncu-rep", path / f"{stem}.csv.xz")
-            except WriteError:
+            except (WriteError, CapabilityError):
                 raise
             except FlashcoreError as error:
                 unreadable = MESSAGE(str(error))
@@ -342,6 +342,12 @@ class UnderNcu:
         if not self.profiling.settings.keep_report and not table.notes:
             report.unlink()
         return table
+
+
+def _reports(path: Path) -> list[str]:
+    """The names of a round's reports, without endings, in order."""
+    stems = {f.name.split(".")[0] for f in (*path.glob("*.ncu-rep"), *path.glob("*.csv.xz"))}
+    return sorted(stems, key=lambda s: [int(n) for n in re.findall(r"\d+", s)])
 
 
 def _logs(path: Path) -> str:
