@@ -223,12 +223,7 @@ def environment(single_file: bool) -> Environment:
     with contextlib.suppress(OSError, RuntimeError):
         templates.bytecode_cache = Compiled(pattern=f"flashcore-{__version__}-%s")
 
-    def href(target: str, up: str) -> str:
-        """The address of a page, with its query (``budgets?variant=x``), which scripts read."""
-        name, _, query = target.partition("?")
-        page = f"#{name.replace('/', '-')}" if single_file else f"{up}{name}.html"
-        return page + (f"?{query}" if query else "")
-
+    href = functools.partial(_href, single_file)
     templates.globals.update(
         href=href,
         cells=functools.partial(cells.row, href),
@@ -252,6 +247,13 @@ def environment(single_file: bool) -> Environment:
         "summary": summary,
     }
     return templates
+
+
+def _href(single_file: bool, target: str, up: str) -> str:
+    """The address of a page, with its query (``budgets?variant=x``), which scripts read."""
+    name, _, query = target.partition("?")
+    page = f"#{name.replace('/', '-')}" if single_file else f"{up}{name}.html"
+    return page + (f"?{query}" if query else "")
 
 
 def _template_of_plugin(path: str) -> str | None:

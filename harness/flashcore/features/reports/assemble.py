@@ -16,7 +16,7 @@ from math import fsum, inf
 from flashcore import __version__
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.features.reports import traces
-from flashcore.features.reports.benchmarks import CLOCK, HOST, Timed
+from flashcore.features.reports.benchmarks import CLOCK, HOST, TimedBenchmark
 from flashcore.model import intervals
 from flashcore.model.case import Case, TimeKey
 from flashcore.model.catalogue import FACTS, RULE, TENSOR_TYPES, chip_of
@@ -73,7 +73,7 @@ def record_of(
     Raises:
         UsageError: the reports are from several GPU models (:func:`by_gpu`), or traces, benchmarks and others.
     """
-    timed = [r for report in reports for r in report.results if isinstance(r, Timed)]
+    timed = [r for report in reports for r in report.results if isinstance(r, TimedBenchmark)]
     if timed:
         return _record_of_times(run_id, reports, timed, name=name, command=command)
     results = list(_numbered(reports))
@@ -120,7 +120,7 @@ def record_of_call(run_id: str, case: Case, results: Sequence[Result], facts: Se
 
 
 def _record_of_times(
-    run_id: str, reports: Sequence[Report], results: Sequence[Timed], *, name: str, command: str
+    run_id: str, reports: Sequence[Report], results: Sequence[TimedBenchmark], *, name: str, command: str
 ) -> Record:
     """The record of benchmarks. The times of one case in several processes, or on several GPUs, are together."""
     if len(results) < sum(len(report.results) for report in reports):

@@ -48,7 +48,7 @@ _ARGUMENT = re.compile(r"/(?:(\w+):)?(-?\d[\w.]*)(?=/|$)")
 
 
 @dataclass(frozen=True)
-class Timed(Result):
+class TimedBenchmark(Result):
     """A benchmark with some arguments, as one process timed it.
 
     Args:
@@ -62,7 +62,9 @@ class Timed(Result):
     why: Cause | None = None
 
     @classmethod
-    def of(cls, name: str, cc: tuple[int, int], metrics: Mapping[str, float | int | str | None], **more: Any) -> Timed:
+    def of(
+        cls, name: str, cc: tuple[int, int], metrics: Mapping[str, float | int | str | None], **more: Any
+    ) -> TimedBenchmark:
         """One with these metrics, less those without a value."""
         known = {name: Metric(value) for name, value in metrics.items() if value}
         return cls(0, name, "range", (0, 0, 0), (0, 0, 0), cc, known, **more)
@@ -101,7 +103,7 @@ def read(path: Path, text: str) -> Report:
     return Report(path.name, tuple(results), reader=reader, container=Container(None, command=command))
 
 
-def _state(path: Path, name: str, state: Mapping[str, Any], devices: Mapping[int, Mapping[str, Any]]) -> Timed:
+def _state(path: Path, name: str, state: Mapping[str, Any], devices: Mapping[int, Mapping[str, Any]]) -> TimedBenchmark:
     """A state of nvbench: a benchmark on one point of its axes."""
     summaries = {s["tag"]: {x["name"]: x["value"] for x in s.get("data") or ()} for s in state["summaries"] or ()}
 
@@ -124,7 +126,7 @@ def _state(path: Path, name: str, state: Mapping[str, Any], devices: Mapping[int
     why = MESSAGE(state.get("skip_reason") or "skipped") if state.get("is_skipped") else None
     cc = divmod(device.get("sm_version", 0) // 10, 10)
     metrics[CLOCK] = number("nv/cold/sm_clock_rate/mean")
-    return Timed.of(name, cc, metrics, parameters=axes, times=times, why=why)
+    return TimedBenchmark.of(name, cc, metrics, parameters=axes, times=times, why=why)
 
 
 def _samples(path: Path, file: Mapping[str, str]) -> tuple[Sequence[float], str] | None:
@@ -143,7 +145,7 @@ def _samples(path: Path, file: Mapping[str, str]) -> tuple[Sequence[float], str]
     return [1e6 * seconds for seconds in struct.unpack(f"<{count}f", data)[:: count // MOST + 1]], ""
 
 
-def _runs(rows: Sequence[Mapping[str, Any]], host: str) -> list[Timed]:
+def _runs(rows: Sequence[Mapping[str, Any]], host: str) -> list[TimedBenchmark]:
     """Google's repetitions of each benchmark; their median if the file has only aggregates."""
     results = []
     for name, of in grouped((row.get("run_name", row["name"]), row) for row in rows).items():
@@ -156,5 +158,5 @@ def _runs(rows: Sequence[Mapping[str, Any]], host: str) -> list[Timed]:
             arguments = {name or f"arg{i}": value for i, (name, value) in enumerate(_ARGUMENT.findall(name))}
             why = MESSAGE(message) if is_lost else None
             more = {"parameters": arguments, "times": {"eager": (us, note)}, "why": why}
-            results.append(Timed.of(_ARGUMENT.sub("", name), (0, 0), {HOST: host}, **more))
+            results.append(TimedBenchmark.of(_ARGUMENT.sub("", name), (0, 0), {HOST: host}, **more))
     return results
