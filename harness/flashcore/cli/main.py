@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return int(Exit.USAGE)
         code = int(arguments.run(arguments))
     except KeyboardInterrupt:
-        more = "; if a case was measured, --resume continues" if "resume" in arguments else ""
+        more = "; what was measured is kept: continue with --resume" if "resume" in arguments else ""
         print(f"flashcore: interrupted{more}", file=sys.stderr)
         code = int(Exit.INTERRUPTED)
     except Exception as error:
