@@ -153,6 +153,14 @@ def test_repetitions_of_google_are_samples_in_every_unit(tmp_path: Path) -> None
     assert "without samples" in note(record, "fix_sort_int_manual_time", single["1"], "eager")
 
 
+def test_the_complexity_of_a_family_is_no_benchmark(tmp_path: Path) -> None:
+    family = {"run_name": "BM_A", "run_type": "aggregate", "time_unit": "ns"}
+    rows = [row("BM_A/8", 5), {"name": "BM_A_BigO", "big_o": "N", "real_coefficient": 1.0} | family]
+    assert {
+        *imported(google(tmp_path / "g.json", [*rows, {"name": "BM_A_RMS", "rms": 0.1} | family])).suite.shapes
+    } == {"arg0_8"}
+
+
 def test_of_aggregates_alone_the_median_is_the_time(tmp_path: Path) -> None:
     names = {"mean": 9.0, "median": 5.0, "stddev": 1.0}
     rows = [row("BM_A", us, "us", run_type="aggregate", aggregate_name=name) for name, us in names.items()]

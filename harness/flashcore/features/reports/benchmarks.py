@@ -148,7 +148,8 @@ def _samples(path: Path, file: Mapping[str, str]) -> tuple[Sequence[float], str]
 def _runs(rows: Sequence[Mapping[str, Any]], host: str) -> list[TimedBenchmark]:
     """Google's repetitions of each benchmark; their median if the file has only aggregates."""
     results = []
-    for name, of in grouped((row.get("run_name", row["name"]), row) for row in rows).items():
+    timed = [row for row in rows if not {"big_o", "rms"} & row.keys()]  # the others are of a family
+    for name, of in grouped((row.get("run_name", row["name"]), row) for row in timed).items():
         runs = [row for row in of if row.get("run_type") != "aggregate"]
         for row in runs or [row for row in of if row.get("aggregate_name") == "median"] or [{}]:
             note = "the mean of its iterations" if runs else "the median of its repetitions"
