@@ -255,7 +255,7 @@ class VariantView:
         """The columns of the table of times, without those that no case has."""
         return [
             column
-            for column in (*IMPORTED_TIMES, *TIMES)
+            for column in (*(IMPORTED_TIMES if self.variant.imported else ()), *TIMES)
             if any(case.number(column[0]) is not None for case in self.timed)
         ]
 
