@@ -33,7 +33,8 @@ from flashcore.records import store
 from flashcore.stages.cases import child_cases
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.formulas import formula_facts
-from flashcore.stages.profile import counted, profile
+from flashcore.stages.profile import cupti as by_cupti
+from flashcore.stages.profile import profile
 from flashcore.stages.settings import Settings
 
 _RUNS = 2
@@ -80,7 +81,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         with context.workers, context.workers.leased(context.say):
             for number in range(_RUNS):
                 one = replace(context, folder=Path(name, f"cupti-{number}"))
-                results["runs"]["cupti"].append(_described(one, counted.run(one, cases, cases)))
+                results["runs"]["cupti"].append(_described(one, by_cupti.run(one, cases, cases)))
             context.workers.close()  # ncu and CUPTI exclude each other
             for number in range(_RUNS):
                 one = replace(context, folder=Path(name, f"ncu-{number}"))

@@ -22,7 +22,7 @@ from flashcore.runner.kernel_call import KernelCall
 from flashcore.stages.bench import case_times
 from flashcore.stages.check import check
 from flashcore.stages.context import Context, open_context
-from flashcore.stages.profile import counted, profile
+from flashcore.stages.profile import cupti, profile
 from flashcore.stages.settings import Settings
 from tests.conftest import TOY, Built, hide_disassembler
 
@@ -98,7 +98,7 @@ def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toy: Built) -> Stage
     monkeypatch.setattr(check, "run", made.check)
     monkeypatch.setattr(case_times, "run", made.bench)
     monkeypatch.setattr(profile, "run", made.profile)
-    monkeypatch.setattr(counted, "run", made.count)
+    monkeypatch.setattr(cupti, "run", made.count)
     for stage in (check, profile):
         monkeypatch.setattr(stage, "prepare", lambda _: None)
     return made

@@ -32,8 +32,8 @@ from flashcore.records import soundness, store
 from flashcore.records.names import slug
 from flashcore.runner.journal import raised
 from flashcore.runner.kernel_call import require_device
-from flashcore.stages.profile import counted, ncu_facts
-from flashcore.stages.profile.counters import counters_of
+from flashcore.stages.profile import cupti, ncu_facts
+from flashcore.stages.profile.cupti_child import counters_of
 from flashcore.stages.profile.profile import chip_of
 
 if TYPE_CHECKING:
@@ -216,9 +216,9 @@ def _counted(function: Callable[..., Any], args: Sequence[Any], more: Mapping[st
             f"{len(counts)} counted\n"
             f"  hint: fix what varies, or capture the function without its CUDA graph; {_WITH_NCU}"
         )
-    case, rows = Case(slug(name), shape), counted.rows_of(launches, counts, chip)
+    case, rows = Case(slug(name), shape), cupti.rows_of(launches, counts, chip)
     refused = {metric: f"{why}; {_WITH_NCU}" for metric, why in by_cupti.refused.items()}
-    return _Call(case, rows, counted.facts_of(case, rows, chip, refused))
+    return _Call(case, rows, cupti.facts_of(case, rows, chip, refused))
 
 
 def _recorded(call: Callable[[], None]) -> list[Result]:

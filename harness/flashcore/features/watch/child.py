@@ -13,7 +13,7 @@ from flashcore.runner.journal import Journal, Task
 from flashcore.runner.kernel_call import serve
 from flashcore.stages.bench import child as bench
 from flashcore.stages.check import child as check
-from flashcore.stages.profile import counters
+from flashcore.stages.profile import cupti_child
 
 #: The command line of this process.
 TARGET = python_process.child("flashcore.features.watch.child")
@@ -22,7 +22,7 @@ TARGET = python_process.child("flashcore.features.watch.child")
 def perform(task: Task, log: Journal) -> dict[str, Any]:
     """Times the cases of a shape, counts one case, or checks one."""
     if "metrics" in task.payload:
-        return counters.perform(task, log)
+        return cupti_child.perform(task, log)
     return bench.perform(task, log) if "cases" in task.payload else check.perform(task, log)
 
 

@@ -36,7 +36,7 @@ from flashcore.stages.check import check
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.context import Context
 from flashcore.stages.formulas import formula_facts
-from flashcore.stages.profile import counted, profile
+from flashcore.stages.profile import cupti, profile
 from flashcore.stages.settings import Settings
 from flashcore.suites.load import folders
 
@@ -254,7 +254,7 @@ class Session:
         cases = child_cases(context, ready)
         try:
             if not self._needs_ncu:
-                return counted.run(context, cases, _of_builds(cases))
+                return cupti.run(context, cases, _of_builds(cases))
         except CapabilityError as error:
             self._needs_ncu = True
             self.say(f"counters: {error}")

@@ -22,7 +22,7 @@ from flashcore.runner.journal import Journal, Task
 from flashcore.runner.kernel_call import serve
 from flashcore.stages.profile.child import warmed_up
 
-TARGET = python_process.child("flashcore.stages.profile.counters")
+TARGET = python_process.child("flashcore.stages.profile.cupti_child")
 _AUTO_RANGE, _USER_REPLAY = 1, 3  # CUpti_ProfilerRange, CUpti_ProfilerReplayMode
 #: Instructions of the long kernel, each with another constant: 160 kB of code, 40 kB of constants. On an H200 stalls
 #: for instructions were up to 51 % fewer than under ncu without such a kernel, and up to 27 % with one of 16,384.

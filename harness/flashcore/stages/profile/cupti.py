@@ -16,7 +16,7 @@ from flashcore.runner.journal import Task
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.process import Program
 from flashcore.stages.context import Context
-from flashcore.stages.profile import code, counters, ncu_facts
+from flashcore.stages.profile import code, cupti_child, ncu_facts
 from flashcore.stages.profile.profile import chip_of
 
 #: The catalogue's unit → ncu's name of the base unit, in which CUPTI's values are; counts have none.
@@ -47,7 +47,7 @@ def run(context: Context, cases: Sequence[KernelCall], builds: Sequence[KernelCa
     outcomes: list[CaseOutcome] = []
     by_name = {case.name: case.case for case in cases}
     limits = context.limits(context.settings.profile.limits)
-    program = Program(command=context.resident or counters.TARGET, limits=limits)
+    program = Program(command=context.resident or cupti_child.TARGET, limits=limits)
     for result in context.workers.run(tasks, program, context.folder / "counters"):
         done = by_name[result.name]
         variant, shape = done.variant, done.shape

@@ -19,7 +19,7 @@ from flashcore.runner.queue import Pool
 from flashcore.stages.cases import child_cases
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.context import open_context
-from flashcore.stages.profile import counted
+from flashcore.stages.profile import cupti
 from flashcore.stages.settings import Settings
 from tests.conftest import TOY, Built
 
@@ -56,7 +56,7 @@ def count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toy: Built) -> Callab
 
     def run(answer: Answer) -> StageResult:
         pool.answer = answer
-        return counted.run(context, cases, [replace(c, variant=f"{c.variant}@1234") for c in cases])
+        return cupti.run(context, cases, [replace(c, variant=f"{c.variant}@1234") for c in cases])
 
     return run
 
