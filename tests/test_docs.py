@@ -290,6 +290,7 @@ NEEDS = {
     r"flashcore check --gpus|--device cpu|transformer/model.py|^\w+=\S+ .*python my_model|^mkdir -p": "a GPU, torch",
     r"--require timing|RUN_ON_|flashcore (compare|gate) 20261122T004": "runs and keys",
     r"\.whl|their_kernels|--save-baseline|flashcore audit$|\.ncu-rep|trace\.json|\.sqlite|gemm\.csv": "own files",
+    r"^\./|(before|after)\.json": "a program of the reader's",
     r"examples/(languages|sgemm)": "other compilers, a network",
     r"^#|^if |^git add|^printf": "a script of the reader's",
 }
