@@ -21,6 +21,7 @@ MODES = (*TIMING_MODES, "eager")
 DURATIONS = ("ncu_duration", "traced_duration")
 #: A case's time is one of the first group that has any, whatever else changed.
 _TIMES = (TIMING_MODES, ("eager",), DURATIONS)
+_TIME_FACTS = (*(f"{mode}_p50" for mode in MODES), *DURATIONS)
 MOVED = 0.05  # the smallest shown change of a counter, as a share of the larger value
 MOST_MOVED = 5
 
@@ -127,10 +128,19 @@ def _names(record: Record, subject: CaseSubject) -> list[str]:
 def _timed(record: Record) -> dict[Hashable, list[CaseSubject]]:
     """The cases with a time, by variant and by what they compute."""
     suite, facts = record.suite, record.facts
-    names = [*(f"{mode}_p50" for mode in MODES), *DURATIONS]
-    timed = {f.subject for name in names for f in facts.named(name) if f.number and f.subject.kernel is None}
+    timed = {f.subject for name in _TIME_FACTS for f in facts.named(name) if f.number and f.subject.kernel is None}
     cases = ((v, s, CaseSubject(Case(v, s.name))) for v in suite.variants for s in suite.shapes.values())
     return grouped(((v, suite.computation(s)), subject) for v, s, subject in cases if subject in timed)
+
+
+def lost_times(a: Record, b: Record) -> bool:
+    """Whether a case of both records has a time of some mode in the earlier one only."""
+    was, now = _timed(a), _timed(b)
+    return any(
+        any(a.facts.number(name, s) for s in was[key]) and not any(b.facts.number(name, s) for s in now[key])
+        for key in was.keys() & now.keys()
+        for name in _TIME_FACTS
+    )
 
 
 def _times(a: Record, before: CaseSubject, b: Record, after: CaseSubject) -> Iterator[Change]:

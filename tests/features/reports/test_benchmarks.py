@@ -201,6 +201,8 @@ def test_times_of_google_compare_on_one_host_only(tmp_path: Path) -> None:
         (90, "0", Exit.OK),
         (None, "5", Exit.UNMEASURED),
         (110, "-1", Exit.USAGE),
+        (110, "inf", Exit.USAGE),
+        (110, "nan", Exit.USAGE),
     ],
 )
 def test_the_exit_code_of_compare_is_that_of_a_limit(us: float | None, effect: str, code: int, tmp_path: Path) -> None:
@@ -209,6 +211,23 @@ def test_the_exit_code_of_compare_is_that_of_a_limit(us: float | None, effect: s
     assert main(["compare", str(a), str(b), "--effect", effect]) == code
     if code != Exit.USAGE:
         assert main(["compare", str(a), str(b)]) == Exit.OK
+
+
+@pytest.mark.parametrize(
+    ("tag", "seconds", "code"),
+    [
+        ("nv/batch", 65e-6, Exit.FAILED),  # 30 % longer, while the cold time halves
+        ("nv/batch", 51e-6, Exit.OK),
+        ("nv/cold", 0.0, Exit.UNMEASURED),
+        ("nv/cold", float("nan"), Exit.UNMEASURED),
+        ("nv/batch", 0.0, Exit.UNMEASURED),
+    ],
+)
+def test_the_limit_of_compare_is_on_each_mode(tag: str, seconds: float, code: int, tmp_path: Path) -> None:
+    """Another mode's time neither hides a slower one nor stands in for one that is gone."""
+    after = timed(50, summary("nv/batch/time/gpu/mean", value=50e-6), summary(f"{tag}/time/gpu/mean", value=seconds))
+    a, b = (nvbench(tmp_path / f"{n}.json", [state(s)]) for n, s in (("a", timed(100)), ("b", after)))
+    assert main(["compare", str(a), str(b), "--effect", "5"]) == code
 
 
 def test_import_lists_the_times_and_the_gate_limits_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 
 from flashcore.cli import comparison, options, output, progress, terminal
 from flashcore.errors import Exit, UsageError
-from flashcore.explain.compare_records import compare
+from flashcore.explain.compare_records import compare, lost_times
 from flashcore.explain.comparison import REGRESSIONS, Comparison
 from flashcore.features.compare import sides
 from flashcore.pipeline import pages
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.effect is not None and not arguments.effect >= 0:
+    if arguments.effect is not None and not 0 <= arguments.effect < math.inf:
         raise UsageError(f"--effect {arguments.effect:g}: expected percent, from 0")
     with progress.shown(arguments.quiet) as say:
         a, b = sides.records(arguments, say)
@@ -53,13 +54,19 @@ def run(arguments: argparse.Namespace) -> int:
         written = pages.write(target, judged, against=a, places=options.places(arguments))
         page = next((file for file in written if file.stem == "compare"), written[0])
         print(page, file=sys.stderr if json else None)
-    return Exit.OK if arguments.effect is None else _exit(compared, arguments.effect / 100)
+    return Exit.OK if arguments.effect is None else _exit(compared, lost_times(a, b), arguments.effect / 100)
 
 
-def _exit(compared: Comparison, effect: float) -> Exit:
-    """How a comparison ends by a limit on slower times, which also judges those of two runs."""
-    leads = [row.lead for row in compared.rows if row.outcome in REGRESSIONS]
-    if any(not lead or not lead.ratio or 1 / lead.ratio > 1 + effect for lead in leads):
+def _exit(compared: Comparison, is_lost: bool, effect: float) -> Exit:
+    """How a comparison ends by a limit on each slower time, which also judges those of two runs.
+
+    Args:
+        is_lost: a case of both sides lacks a time that it had.
+    """
+    changes = [change for row in compared.rows for change in row.changes]
+    slower = [change for change in changes if change.speedup and change.outcome == "slower"]
+    worse = any(row.outcome in REGRESSIONS and not (row.lead and row.lead.speedup) for row in compared.rows)
+    if worse or any(not change.ratio or 1 / change.ratio > 1 + effect for change in slower):
         return Exit.FAILED
     is_empty = not (compared.cases or compared.alike[1])
-    return Exit.UNMEASURED if compared.incomparable or compared.counts["gone"] or is_empty else Exit.OK
+    return Exit.UNMEASURED if compared.incomparable or is_lost or compared.counts["gone"] or is_empty else Exit.OK
