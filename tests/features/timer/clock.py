@@ -27,17 +27,13 @@ class HostTimer(host_timer.HostTimer):
     ) -> Timed:
         return _Timed(calls, launches, restored, outputs)
 
-    def obstacle(self, call: Callable[[], object]) -> str:
+    def nodes(self, call: Callable[[], object]) -> tuple[int, int] | str:
         call()
-        return str(getattr(call, "obstacle", ""))
+        return getattr(call, "obstacle", "") or (0 if getattr(call, "is_empty", False) else 1, 0)
 
 
 class _Timed(host_timer.HostTimed):
-    kernels: int | None = 1
-
     def _sample(self, mode: str, count: int = 1) -> float:
         began = CLOCK.us
         self._calls[0]()
-        if getattr(self._calls[0], "is_empty", False):
-            self.kernels = 0
         return float(CLOCK.us - began) * (2 if mode == "eager" else 1)

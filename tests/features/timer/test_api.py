@@ -76,6 +76,20 @@ def test_a_function_that_launches_nothing_is_void() -> None:
     assert rows[0]["verdict"] == "" and rows[1]["verdict"] == "void" and "launches nothing" in rows[1]["note"]
 
 
+def test_what_launches_nothing_is_not_fast_beside_what_is_timed_eagerly() -> None:
+    empty, eager = taking(0.1, name="empty", is_empty=True), taking(10, name="g", obstacle="it synchronizes")
+    assert [*fc.time(eager, empty)["verdict"]] == ["", "void"] and [*fc.time(empty, eager)["verdict"]] == ["void", ""]
+    for pair in ((empty, eager), (eager, empty)):
+        with pytest.raises(AssertionError, match="found void times of empty: it launches nothing"):
+            fc.assert_faster(*pair)
+
+
+@pytest.mark.parametrize("by", [0.0, -1.0, math.inf, math.nan])
+def test_a_limit_that_everything_or_nothing_meets_is_refused(by: float) -> None:
+    with pytest.raises(UsageError, match="above 0"):
+        fc.assert_faster(taking(5), taking(10), by=by)
+
+
 @pytest.mark.parametrize(
     ("seen", "void"),
     [

@@ -95,12 +95,14 @@ def assert_faster(function: Function, than: Function, *, by: float = 1.0, mode: 
 
     Raises:
         AssertionError: it is not, or that is undecided or void; the message says why.
-        CapabilityError, UsageError: see :func:`time`.
+        CapabilityError, UsageError: see :func:`time`; or ``by`` is not above 0.
     """
-    _, row = timings((than, function), mode)
+    if not 0 < by < math.inf:
+        raise UsageError(f"by={by:g}: expected how many times faster, above 0, such as 1.1")
+    before, row = timings((than, function), mode)
     expected = f"expected {row.name} at least {by:g} × faster than {function_name(than)}"
-    if row.verdict == "void":
-        raise AssertionError(f"{expected}, found void times: {row.note}")
+    if void := next((one for one in (row, before) if one.verdict == "void"), None):
+        raise AssertionError(f"{expected}, found void times of {void.name}: {void.note}")
     if not row.ratio_low >= by:
         undecided = "" if row.ratio_high < by else "undecided: "
         found = f"{row.ratio:.3f} × {bracketed(row.ratio_low, row.ratio_high)}"
@@ -120,13 +122,13 @@ def timings(functions: Sequence[Function], mode: TimingMode) -> list[Timing]:
     processes: dict[str, list[ProcessTimes]] = defaultdict(list)
     watch, first = Watch(device), labels[0]
     with _timer(device) as timer:
-        obstacles = {label: why for label, call in calls.items() if (why := timer.obstacle(call))}
+        nodes = {label: timer.nodes(call) for label, call in calls.items()}
+        obstacles = {label: why for label, why in nodes.items() if isinstance(why, str)}
         timed = "eager" if obstacles else mode
         for repetition in range(REPETITIONS):
             order = rotated([*calls], repetition)
             ready = {label: timer.prepare([calls[label]], graphs=not obstacles) for label in order}
             samples = sample(ready, timed, _RULE, Turns(watch, lambda *_: None))
-            idle = {label for label, one in ready.items() if one.kernels == one.copies == 0}
             rounds = min(map(len, samples.values()))
             sides = {label: values[:rounds] for label, values in samples.items()}
             for label in labels:
@@ -141,10 +143,10 @@ def timings(functions: Sequence[Function], mode: TimingMode) -> list[Timing]:
     others = watch.seen.get("others")
     void = [f"clock limited by {reason}" for reason in throttled if reason in _VOID]
     void += [f"{count(others, 'other process')} on the GPU"] if others else []
-    decisions = decide(processes)
+    decisions = decide(processes) if nodes[first] != (0, 0) else {}
     rows = []
     for label in labels:
-        if reasons := [*void, *(["it launches nothing on torch's current stream"] if label in idle else [])]:
+        if reasons := [*void, *(["it launches nothing on torch's current stream"] if nodes[label] == (0, 0) else [])]:
             rows.append(Timing(label, timed, *_NO_TIMES, "void", "; ".join(reasons)))
             continue
         decision, levels, p50 = decisions.get(label), intervals.levels(times[label]), intervals.median(times[label])

@@ -173,16 +173,16 @@ class Timer:
         graph.replay()  # the first replay uploads the graph
         return graph, nodes
 
-    def obstacle(self, call: Callable[[], object]) -> str:
-        """Why a graph cannot contain a call, which is first made a few times; empty if it can."""
+    def nodes(self, call: Callable[[], object]) -> tuple[int, int] | str:
+        """The numbers of kernels and copies of a call in a graph, or why a graph cannot contain it. The call is first
+        made a few times."""
         for _ in range(_WARM_UPS):
             call()
         try:
-            self.capture(lambda _: call(), 1)
+            return self.capture(lambda _: call(), 1)[1]
         except Exception as error:
             self.capture(lambda _: self.spin(0), 1)  # else torch would refuse to draw numbers from now on
             return describe(error.__context__ or error)
-        return ""
 
     def between(self, work: Callable[[], object], *, cover: int = 0) -> float:
         """Device time of the work that ``work`` enqueues, us. The device waits ``cover`` cycles before it."""
