@@ -19,6 +19,9 @@ class HostTimer(Timer):
 
     def __init__(self) -> None: ...
 
+    def timed(self) -> type[HostTimed]:
+        return HostTimed
+
     def sets(self, size: int) -> int:
         return 2
 
@@ -34,7 +37,7 @@ class HostTimer(Timer):
         *,
         graphs: bool = True,
     ) -> Timed:
-        return HostTimed(calls, launches, restored, outputs)
+        return self.timed()(calls, launches, restored, outputs)
 
     def nodes(self, call: Callable[[], object]) -> tuple[int, int] | str:
         return 1, 0

@@ -49,16 +49,8 @@ class HostTimer(host_timer.HostTimer):
 
     clock = "stand-in"
 
-    def prepare(
-        self,
-        calls: Calls,
-        launches: int | None = None,
-        restored: Restored | None = None,
-        outputs: Sequence[Outputs] = (),
-        *,
-        graphs: bool = True,
-    ) -> Timed:
-        return _Timed(calls, launches, restored, outputs)
+    def timed(self) -> type[host_timer.HostTimed]:
+        return _Timed
 
     def between(self, work: Callable[[], object], *, cover: int = 0) -> float:
         began = CLOCK.us

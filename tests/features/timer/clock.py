@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from flashcore.runner.guarded import Outputs
-from flashcore.stages.bench.timing import Calls, Restored, Timed
 from tests import host_timer
 
 #: ``us`` since the process began. Shared by all that load this file.
@@ -16,16 +14,8 @@ CLOCK: Any = sys.modules.setdefault("timer_clock", types.SimpleNamespace(us=0.0)
 
 
 class HostTimer(host_timer.HostTimer):
-    def prepare(
-        self,
-        calls: Calls,
-        launches: int | None = None,
-        restored: Restored | None = None,
-        outputs: Sequence[Outputs] = (),
-        *,
-        graphs: bool = True,
-    ) -> Timed:
-        return _Timed(calls, launches, restored, outputs)
+    def timed(self) -> type[host_timer.HostTimed]:
+        return _Timed
 
     def nodes(self, call: Callable[[], object]) -> tuple[int, int] | str:
         call()
