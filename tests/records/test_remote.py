@@ -11,8 +11,8 @@ import pytest
 
 from flashcore.cli.main import main
 from flashcore.errors import Exit, FlashcoreError
-from flashcore.features.runs.index import Index
 from flashcore.records import packed as pack
+from flashcore.records.index import Index
 from flashcore.records.remote import mirrored
 from tests.support.nights import run_of, write
 

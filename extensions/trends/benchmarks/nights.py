@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks import raw
 from benchmarks.history import CASE, LONGER, History, this_gpu
 from flashcore.errors import Exit
-from flashcore.features.runs.index import Index
+from flashcore.records.index import Index
 
 #: The night that changes two kernels, the nights until the slowdown must be reported, and the fewest nights.
 CHANGED, WITHIN, FEWEST = 7, 3, 10

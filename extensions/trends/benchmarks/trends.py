@@ -33,7 +33,7 @@ import numpy as np
 from benchmarks import raw
 from extensions.trends.benchmarks.stores import written
 from flashcore.errors import Exit
-from flashcore.features.runs.index import Index
+from flashcore.records.index import Index
 from flashcore_trends import detect
 
 SERIES, NIGHTS = 400, 120

@@ -10,8 +10,8 @@ from pathlib import Path
 from flashcore.cli import options, output
 from flashcore.errors import UsageError
 from flashcore.model.text import misspelled, visible
+from flashcore.records.index import Index
 from flashcore_trends import page
-from flashcore_trends.nights import Nights
 from flashcore_trends.series import Trends, trends
 from flashcore_trends.wording import commits, lines
 
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     formats = output.parse(arguments.format, FORMATS)
     places = options.places(arguments)
-    result = trends(index := Nights(places), arguments.since)
+    result = trends(index := Index(places), arguments.since)
     if arguments.case:
         cases = dict.fromkeys(s.case for s in result.series)
         if arguments.case not in cases:

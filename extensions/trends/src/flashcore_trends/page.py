@@ -15,10 +15,10 @@ from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Record
 from flashcore.model.text import significant
 from flashcore.records import lookup, store
+from flashcore.records.index import Index
 from flashcore.report import write_standalone
 from flashcore.report.cells import Cell
 from flashcore.report.view import CHARTS, Book, Page, variant_cell
-from flashcore_trends.nights import Nights
 from flashcore_trends.series import COUNTERS, Finding, Series, Trends, trends
 from flashcore_trends.wording import BLAMES, commits, remarks
 
@@ -29,7 +29,7 @@ MOST_LINES, MOST_CASES = 12, 40
 _COLORS = ("#3b78b4", "#c8592b", "#22703f", "#7a4fa3", "#b3741a", "#74808e")
 
 
-def write(result: Trends, folder: Path, index: Nights, places: Sequence[Path], *, each: bool = False) -> Path:
+def write(result: Trends, folder: Path, index: Index, places: Sequence[Path], *, each: bool = False) -> Path:
     """Writes ``trends.html`` into ``folder``.
 
     Args:
@@ -56,8 +56,8 @@ def page(book: Book) -> Page[Drawn] | None:
     if book.record.gpu is None:
         return None
 
-    def found() -> tuple[Trends, Nights]:
-        index = Nights(book.places)
+    def found() -> tuple[Trends, Index]:
+        index = Index(book.places)
         return trends(index, about=(book.record.suite.name, book.record.gpu)), index
 
     view = Drawn(found, book.places, linked=book.record.suite.variants)
@@ -84,7 +84,7 @@ class Drawn:
 
     def __init__(
         self,
-        found: Callable[[], tuple[Trends, Nights]],
+        found: Callable[[], tuple[Trends, Index]],
         places: Sequence[Path],
         *,
         each: bool = False,
@@ -93,7 +93,7 @@ class Drawn:
         self._found, self._places, self._each, self._linked = found, places, each, linked
 
     @functools.cached_property
-    def _both(self) -> tuple[Trends, Nights]:
+    def _both(self) -> tuple[Trends, Index]:
         return self._found()
 
     @property

@@ -8,21 +8,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flashcore.errors import Exit, UsageError
-from flashcore.features.runs.index import TimePoint
 from flashcore.model.catalogue import FACTS
 from flashcore.model.groups import grouped
 from flashcore.model.text import number
+from flashcore.records.index import Index, TimePoint
 from flashcore_trends import detect
 from flashcore_trends.detect import Change
-from flashcore_trends.nights import Nights, differences
 
 if TYPE_CHECKING:
     import numpy as np
 else:
     from flashcore_trends.detect import np
 
-#: What a night did to all cases, as a logarithm, from which it is reported; relative change of a counter.
-_NIGHT, _COUNTER = 0.02, 0.02
+#: What a night did to all cases, as a logarithm, from which it is reported; relative changes of a counter and a clock.
+_NIGHT, _COUNTER, _CLOCK = 0.02, 0.02, 0.02
 #: Counters that explain a time.
 COUNTERS = ("dram_bytes", "l2_bytes", "tensor_active", "achieved_occupancy", "instructions")
 
@@ -99,7 +98,7 @@ class Trends:
         return Exit.UNMEASURED if undecided or unjudged or self.missing else Exit.OK
 
 
-def trends(index: Nights, since: str | None = None, *, about: tuple[str, str | None] | None = None) -> Trends:
+def trends(index: Index, since: str | None = None, *, about: tuple[str, str | None] | None = None) -> Trends:
     """The trends of all cases.
 
     Args:
@@ -124,7 +123,7 @@ def trends(index: Nights, since: str | None = None, *, about: tuple[str, str | N
     return Trends(tuple(series), tuple(nights), since is not None and newest[: len(since)] <= since)
 
 
-def _of_suite(index: Nights, points: Sequence[TimePoint], since: str | None) -> tuple[list[Series], list[str]]:
+def _of_suite(index: Index, points: Sequence[TimePoint], since: str | None) -> tuple[list[Series], list[str]]:
     runs = sorted({p.run for p in points})
     old = len(runs) - 1 if since is None else sum(run[: len(since)] <= since for run in runs)
     by_case = list(grouped(((p.variant, p.shape, p.params, p.mode), p) for p in points).values())
@@ -161,7 +160,7 @@ def _of_suite(index: Nights, points: Sequence[TimePoint], since: str | None) -> 
     return results, told
 
 
-def _finding(index: Nights, case: Sequence[TimePoint], change: Change, is_new: bool) -> Finding:
+def _finding(index: Index, case: Sequence[TimePoint], change: Change, is_new: bool) -> Finding:
     before, after = case[change.at - 1], case[change.at]
     if change.blame == "kernel" and not (before.code and after.code):
         change = change._replace(blame="undecided")  # whether its machine code changed is not recorded
@@ -169,10 +168,24 @@ def _finding(index: Nights, case: Sequence[TimePoint], change: Change, is_new: b
     return Finding(change, percent, error, before, after, (*_reasons(index, before, after),), is_new)
 
 
-def _reasons(index: Nights, before: TimePoint, after: TimePoint) -> list[str]:
+def _reasons(index: Index, before: TimePoint, after: TimePoint) -> list[str]:
     """The differences between two points that may explain a time: machine and tools, static facts, counters."""
     old, new = (index.values(p.run, p.variant, p.shape) for p in (before, after))
     return [*differences(before, after), *static_changes(old, new), *counter_changes(old, new)]
+
+
+def differences(before: TimePoint, after: TimePoint) -> list[str]:
+    """The differences of GPU, driver, limits, compiler and clock between two points, in words."""
+    pairs = {
+        "GPU": (before.uuid, after.uuid),
+        "driver": (before.driver, after.driver),
+        "limits": (before.limits, after.limits),
+        "nvcc": (before.nvcc, after.nvcc),
+    }
+    changed = [f"{name} {was or 'unknown'} → {now or 'unknown'}" for name, (was, now) in pairs.items() if was != now]
+    if before.clock and after.clock and abs(after.clock / before.clock - 1) > _CLOCK:
+        changed.append(f"clock {before.clock:,.0f} → {after.clock:,.0f} MHz")
+    return changed
 
 
 def static_changes(old: Mapping[str, float], new: Mapping[str, float]) -> tuple[str, ...]:

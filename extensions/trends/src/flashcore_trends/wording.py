@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flashcore.features.runs.index import TimePoint
+from flashcore.records.index import TimePoint
 from flashcore_trends import detect
 from flashcore_trends.series import Finding, Series, Trends
 

@@ -12,9 +12,9 @@ from flashcore.cli import options, output
 from flashcore.cli.grid import grid
 from flashcore.errors import Exit, UsageError
 from flashcore.features.runs import prune
-from flashcore.features.runs.index import Index, TimePoint, rows
 from flashcore.model.files import write_atomically, writing
 from flashcore.records import lookup, store
+from flashcore.records.index import Index, TimePoint, rows
 from flashcore.records.lookup import PACKED
 from flashcore.records.packed import packed
 
@@ -68,7 +68,7 @@ def runs(profiles: Path | str = "profiles") -> DataFrame:
 
 def history(case: str, fact: str = "time", profiles: Path | str = "profiles") -> DataFrame:
     """A fact of a case (``variant/shape``) over the recorded runs, oldest first: see
-    :class:`~flashcore.features.runs.index.TimePoint`. ``time`` is the median that its shape is ranked by.
+    :class:`~flashcore.records.index.TimePoint`. ``time`` is the median that its shape is ranked by.
 
     Raises:
         UsageError: no run measured it.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flashcore.explain.rows import Row
-from flashcore.features.runs.index import Index, TimePoint, count
+from flashcore.records.index import Index, TimePoint, count
 from flashcore.report.cells import Cell, missing, number_cell
 from flashcore.report.view import MAX_SHAPES, Book, Page, variant_cell
 

@@ -9,10 +9,10 @@ import pytest
 
 import flashcore as fc
 from flashcore.errors import UsageError
-from flashcore.features.runs.index import NAME, Index
 from flashcore.model.case import Case
 from flashcore.records import packed as pack
 from flashcore.records import store
+from flashcore.records.index import NAME, Index
 from tests.support.nights import run_of, write
 
 pytest.importorskip("numpy")
@@ -31,6 +31,8 @@ def test_a_series_has_what_the_records_have(tmp_path: Path) -> None:
         )
         rank = record.suite.shapes["mission"].rank_by
         assert (run, value) == (record.id, record.facts.number(f"{rank}_p50", subject))
+        every = Index([tmp_path]).values(run, "fast", "mission")
+        assert every["time"] == value and every.keys() > {"isolated_p50", "registers"}
     (point, *_) = Index([tmp_path]).points("time", "fast", "mission")
     assert point.code == store.read(tmp_path / run_of(0)).keys[Case("fast", "mission")].code and point.driver == "580.1"
 

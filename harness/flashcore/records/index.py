@@ -194,6 +194,17 @@ class Index:
         first = {(p.run, p.variant, p.shape): p for p in map(TimePoint._make, rows)}
         return sorted(first.values(), key=lambda p: p.run)
 
+    def values(self, run: str, variant: str, shape: str) -> dict[str, float]:
+        """All that a run measured about a case and its variant, by the facts' names."""
+        rows = self._base.execute(
+            """SELECT n.name, f.value FROM runs r CROSS JOIN cases c CROSS JOIN names n
+            CROSS JOIN facts f ON f."case" = c.key AND f.name = n.key AND f.run = r.key
+            WHERE r.id = ? AND c.variant = ? AND c.shape IN (?, '')
+              AND r.folder IN (SELECT value FROM json_each(?))""",
+            (run, variant, shape, json.dumps(self._folders)),
+        )
+        return dict(rows)
+
     def facts(self, variant: str, shape: str) -> list[str]:
         """The names of the facts that any run has about a case, or without a shape about a variant."""
         rows = self._base.execute(
