@@ -31,9 +31,9 @@ from flashcore.cli import progress
 from flashcore.errors import UsageError
 from flashcore.machine import toolchain
 from flashcore.model.decide import ALPHA, EFFECT, PROCESSES, ProcessTimes, decide
+from flashcore.model.settings import Settings
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.stages.bench.time_pairs import Contest, Times, copied
-from flashcore.stages.settings import Settings
 
 #: The shapes on which a call is short.
 SUITE, SHAPES = "kernels/attention", ("s256", "mission")

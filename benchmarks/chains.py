@@ -13,6 +13,7 @@ from pathlib import Path
 
 from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.features.compare.match_cases import BuiltSuite
+from flashcore.model.settings import Settings
 from flashcore.pipeline.opening import open_context
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.queue import Pool
@@ -21,7 +22,6 @@ from flashcore.stages.bench.time_pairs import Contest, copied
 from flashcore.stages.cases import child_cases
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.context import Context
-from flashcore.stages.settings import Settings
 
 PLANTED = Path(__file__).parent / "planted"
 #: Their blocks and threads, their times in us, and by how much they are made longer.

@@ -20,13 +20,13 @@ from typing import Any
 from benchmarks import raw
 from flashcore.errors import CapabilityError, Exit
 from flashcore.features.energy.measure import measure as energy_of
+from flashcore.model.settings import Settings
 from flashcore.pipeline import plugins
 from flashcore.pipeline.opening import open_context
 from flashcore.runner.queue import Pool
 from flashcore.stages.cases import child_cases
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.formulas import formula_facts
-from flashcore.stages.settings import Settings
 
 SUITE, SHAPE = raw.ROOT / "kernels" / "attention", "mission"
 KERNELS = (

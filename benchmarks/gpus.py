@@ -33,9 +33,10 @@ from typing import Any
 from benchmarks import raw
 from flashcore.errors import UsageError
 from flashcore.machine import python_process
+from flashcore.model.settings import Limits
 from flashcore.records import lookup, store
 from flashcore.runner.journal import Share, Task, TaskResult, lost_in, measured_on, messages, read_journal
-from flashcore.runner.process import Limits, LocalGpu, Program
+from flashcore.runner.process import LocalGpu, Program
 from flashcore.runner.queue import Pool
 
 _CHILD = (

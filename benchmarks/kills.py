@@ -489,7 +489,7 @@ class Ncu(Rounds):
         "from dataclasses import replace\nfrom pathlib import Path\n"
         "from flashcore.stages.cases import child_cases\nfrom flashcore.stages.compiling import compile_all\n"
         "from flashcore.machine.ncu import find_ncu\nfrom flashcore.stages.profile import ncu_facts, profile\n"
-        "from flashcore.stages.settings import Profile, Settings\n"
+        "from flashcore.model.settings import Profile, Settings\n"
         "from flashcore.pipeline.opening import open_context\n"
         "few = ['gpu__time_duration.sum', 'smsp__inst_executed.sum', 'dram__bytes.sum']\n"
         "ncu_facts.metrics_to_request = lambda *_, **__: few\n"

@@ -23,13 +23,13 @@ from benchmarks import raw
 from flashcore.cli import progress
 from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.machine import ncu, python_process, toolchain
+from flashcore.model.settings import Settings
 from flashcore.pipeline.opening import open_context
 from flashcore.runner.journal import Task
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.stages.cases import child_cases
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.profile import code, profile
-from flashcore.stages.settings import Settings
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -12,9 +12,9 @@ from flashcore.gate.judge import judge
 from flashcore.machine import toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.model.record import Built, Facts, Record
+from flashcore.model.settings import Settings
 from flashcore.pipeline.opening import open_context
 from flashcore.stages.compiling import compile_all
-from flashcore.stages.settings import Settings
 from flashcore.suites.load import load
 from tests import factory
 from tests.conftest import TOY, no_disassembler

@@ -15,10 +15,10 @@ from flashcore.errors import Exit
 from flashcore.machine import gpu_choice, python_process, toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.model.record import CaseKey, CaseOutcome, Facts, Record
+from flashcore.model.settings import Settings
 from flashcore.pipeline import run
 from flashcore.pipeline.opening import open_recordable
 from flashcore.records import store
-from flashcore.stages.settings import Settings
 from tests import factory, forks
 from tests.conftest import TOY, hide_disassembler
 

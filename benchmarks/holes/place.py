@@ -18,9 +18,9 @@ from flashcore.model import intervals
 from flashcore.model.case import Case
 from flashcore.model.causes import OverReference
 from flashcore.model.record import CaseOutcome, Facts, Record, Source
+from flashcore.model.settings import Settings
 from flashcore.pipeline.recording import present
 from flashcore.records import store
-from flashcore.stages.settings import Settings
 from tests import factory
 
 TOY = raw.ROOT / "tests" / "suites" / "toy"

@@ -28,12 +28,12 @@ from flashcore.errors import FlashcoreError
 from flashcore.machine import toolchain
 from flashcore.model.cause import cause_text
 from flashcore.model.record import Record
+from flashcore.model.settings import Settings
 from flashcore.model.suite import Shape, Suite, Variant
 from flashcore.pipeline import judging
 from flashcore.pipeline.recording import present as present_record
 from flashcore.records import assemble, lookup
 from flashcore.stages import context
-from flashcore.stages.settings import Settings
 from flashcore.suites import load as loading
 
 ROOT = Path(__file__).parents[2]

@@ -6,8 +6,9 @@ import json
 import sys
 from pathlib import Path
 
+from flashcore.model.settings import Limits
 from flashcore.runner.journal import Task
-from flashcore.runner.process import Limits, LocalGpu, Program
+from flashcore.runner.process import LocalGpu, Program
 from flashcore.runner.queue import Pool
 
 tasks = [Task(t["name"], t["payload"]) for t in json.loads(sys.argv[2])]

@@ -9,7 +9,7 @@ import pytest
 
 from flashcore.cli import options
 from flashcore.errors import UsageError
-from flashcore.stages.settings import Settings
+from flashcore.model.settings import Settings
 from tests.conftest import TOY
 
 

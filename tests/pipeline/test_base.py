@@ -13,10 +13,10 @@ import pytest
 
 from flashcore.cli.main import main
 from flashcore.machine import toolchain
+from flashcore.model.settings import Settings
 from flashcore.pipeline.recording import present
 from flashcore.records import lookup, store
 from flashcore.records import packed as pack
-from flashcore.stages.settings import Settings
 from tests import factory
 from tests.conftest import TOY, Built, hide_disassembler
 from tests.support.repositories import git

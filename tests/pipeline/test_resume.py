@@ -9,8 +9,8 @@ import pytest
 
 from flashcore.errors import UsageError
 from flashcore.model.progress import silent
+from flashcore.model.settings import Settings
 from flashcore.pipeline import resume
-from flashcore.stages.settings import Settings
 
 SOURCE_HASHES = {"fast sm_80": "abc"}
 

@@ -16,9 +16,9 @@ from flashcore.explain import compare_records
 from flashcore.features.compare import sides
 from flashcore.machine import toolchain
 from flashcore.model.record import Record
+from flashcore.model.settings import Settings
 from flashcore.pipeline import revision
 from flashcore.stages.context import Context
-from flashcore.stages.settings import Settings
 from flashcore.suites.load import load
 from tests import factory
 from tests.conftest import NO_TORCH, TOY, flashcore

@@ -11,12 +11,12 @@ import pytest
 
 from flashcore.machine.gpu import Gpu
 from flashcore.model.record import Record
+from flashcore.model.settings import Settings
 from flashcore.pipeline import resume, roofs
 from flashcore.pipeline import run as run_module
 from flashcore.records import store
 from flashcore.runner.queue import Pool
 from flashcore.stages.context import Context
-from flashcore.stages.settings import Settings
 from tests import factory
 from tests.conftest import TOY, published_run
 from tests.support import staged

@@ -22,6 +22,7 @@ from flashcore.machine import toolchain
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
 from flashcore.model.record import Built, CaseSubject, Facts
+from flashcore.model.settings import Settings
 from flashcore.readers import sass, spills
 from flashcore.readers.ncu import raw_page
 from flashcore.readers.ncu.results import EXECUTED, SAMPLES, Result
@@ -30,7 +31,6 @@ from flashcore.stages.context import Context
 from flashcore.stages.profile import code as profiled_code
 from flashcore.stages.profile import ncu_facts
 from flashcore.stages.profile.ncu_facts import CaseBuild as BuiltCase
-from flashcore.stages.settings import Settings
 from tests import factory
 from tests.conftest import TESTS
 from tests.recorded import RECORDED

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from flashcore.build import build
-from flashcore.machine import gpu_choice, toolchain
+from flashcore.machine import toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.model.progress import ProgressLine
+from flashcore.model.settings import Settings
 from flashcore.model.suite import Where
 from flashcore.pipeline.opening import open_context
 from flashcore.stages import context
-from flashcore.stages.context import Context, ThisHost
-from flashcore.stages.settings import Settings
+from flashcore.stages.context import Context
 from tests import factory
 from tests.support import staged
 
@@ -93,20 +93,6 @@ def test_why_a_machine_cannot_measure(
     monkeypatch.setattr(toolchain, "torch_root", lambda: tmp_path if torch else None)
     why = staged.context(tmp_path, **{"gpu": GPU, "gpu_arch": "sm_89", **changes}).cannot_measure
     assert why.startswith(words) and bool(why) == bool(words)
-
-
-@pytest.mark.parametrize(
-    ("requested", "uuids", "named"),
-    [("all", ["a"], False), ("all", ["a", "b"], True), ("1", ["a"], True), ("all", [], False)],
-)
-def test_the_one_gpu_of_a_host_is_not_named(
-    requested: str, uuids: list[str], named: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gpu_choice, "visible", lambda: dict.fromkeys(uuids, GPU))
-    monkeypatch.setattr(gpu_choice, "chosen", lambda requested, visible, say: visible)
-    gpus, pool = ThisHost().places(requested, print)
-    assert [*gpus] == uuids == [*pool.uuids]
-    assert [place.gpu for place in pool.places] == (uuids if named else [])
 
 
 def test_progress_tells_the_remaining_time_from_the_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

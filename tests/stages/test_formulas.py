@@ -15,9 +15,9 @@ from flashcore.build import build
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.machine import isolated
 from flashcore.model.case import Case
+from flashcore.model.settings import Settings
 from flashcore.stages.context import Context
 from flashcore.stages.formulas import formula_facts, works
-from flashcore.stages.settings import Settings
 from flashcore.suites.load import load
 from tests import factory
 from tests.conftest import ROOT, TOY

@@ -7,10 +7,9 @@ from typing import Any
 
 from flashcore.model.case import Case
 from flashcore.model.record import CaseSubject, Facts, StageResult, Subject
+from flashcore.model.settings import Limits, Profile
 from flashcore.runner.journal import Task
-from flashcore.runner.process import Limits
 from flashcore.stages.profile import profile
-from flashcore.stages.settings import Profile
 from tests.conftest import TESTS
 
 STANDIN = TESTS / "standins" / "ncu"

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.build import build
+from flashcore.model.settings import Limits, Settings
 from flashcore.runner.journal import Task, TaskResult
-from flashcore.runner.process import Command, Limits, Place, Program
+from flashcore.runner.process import Command, Place, Program
 from flashcore.runner.queue import Pool
 from flashcore.stages.context import Context
-from flashcore.stages.settings import Settings
 from tests import factory
 
 

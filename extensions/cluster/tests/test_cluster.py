@@ -14,12 +14,12 @@ import pytest
 
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.machine.gpu import Gpu
+from flashcore.model.settings import Settings
 from flashcore.pipeline.opening import open_context
 from flashcore.runner.journal import Task, TaskResult, answers, lost_in, measured_on
 from flashcore.runner.process import LocalGpu
 from flashcore.runner.queue import Pool
 from flashcore.stages.profile import profile
-from flashcore.stages.settings import Settings
 from flashcore_cluster import cluster
 from tests.conftest import TOY
 from tests.support import staged

@@ -15,10 +15,10 @@ import pytest
 from flashcore.build import static_facts
 from flashcore.errors import UsageError
 from flashcore.machine.toolchain import Nvcc
+from flashcore.model.settings import Settings
 from flashcore.pipeline import plugins
 from flashcore.pipeline.opening import open_context
 from flashcore.stages.compiling import compile_all
-from flashcore.stages.settings import Settings
 from flashcore.suites.load import load
 from flashcore_judge import preparing, sandbox
 from flashcore_judge.judging import judge_all

@@ -17,15 +17,15 @@ from flashcore.machine import python_process
 from flashcore.model.case import Case
 from flashcore.model.causes import WRONG_TIMED_ANSWER, FirstRound
 from flashcore.model.record import CaseSubject, Facts, StageResult
+from flashcore.model.settings import Bench, Limits
 from flashcore.runner import journal
 from flashcore.runner.journal import Journal, Task
 from flashcore.runner.kernel_call import KernelCall
-from flashcore.runner.process import Limits, LocalGpu
+from flashcore.runner.process import LocalGpu
 from flashcore.runner.queue import Pool
 from flashcore.stages.bench import case_times, interleave
 from flashcore.stages.bench.child import Choose
 from flashcore.stages.bench.sets import Sets
-from flashcore.stages.settings import Bench
 from flashcore_map import looks
 from tests.softmax_cases import case
 from tests.support import staged

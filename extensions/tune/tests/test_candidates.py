@@ -26,9 +26,9 @@ from flashcore.model.record import (
     Source,
     subject_of,
 )
+from flashcore.model.settings import Settings
 from flashcore.model.suite import CudaSource, Suite
 from flashcore.stages.context import Context
-from flashcore.stages.settings import Settings
 from flashcore_tune import candidates, space
 from flashcore_tune.candidates import Candidates
 from flashcore_tune.search import Outcome
@@ -56,9 +56,11 @@ def runs(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Settings, 
     """The settings and the context of each run, whose record has the facts and outcomes below."""
     made: list[tuple[Settings, Context]] = []
 
-    def record_run(settings: Settings, say: Any, *, needed: bool, changed: Any) -> Any:
-        opened = Context(settings, suite, None, None, build.Options(archs=(ARCH,)), (), ())
-        context = changed(opened)
+    def opened(settings: Settings, say: Any, *, needs_gpu: bool) -> Context:
+        return Context(settings, suite, None, None, build.Options(archs=(ARCH,)), (), ())
+
+    def run(context: Context) -> Any:
+        settings = context.settings
         made.append((settings, context))
         machine = Environment(None, "", "", "", "", gpu_arch=ARCH, nvcc="13.0.88")
         outcomes = (settings.upto and OUTCOMES) or ()
@@ -67,7 +69,8 @@ def runs(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Settings, 
             record=Record("", "", context.suite, machine, ARTIFACTS, PLANS, outcomes, (), Facts(facts))
         )
 
-    monkeypatch.setattr(candidates, "record_run", record_run)
+    monkeypatch.setattr(candidates, "open_recordable", opened)
+    monkeypatch.setattr(candidates, "run", run)
     return made
 
 

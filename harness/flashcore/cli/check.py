@@ -10,10 +10,10 @@ from flashcore.cli import build, options, output, progress, text_tables
 from flashcore.errors import Exit
 from flashcore.explain.readings import Readings
 from flashcore.model.record import Record
+from flashcore.model.settings import Settings
 from flashcore.pipeline import run as pipeline
 from flashcore.pipeline.references import check_references
 from flashcore.pipeline.run import RecordedRun
-from flashcore.stages.settings import Settings
 
 EXAMPLES = (
     ("flashcore check", "every variant on every shape, on this GPU"),

@@ -1,6 +1,6 @@
 """Options that several commands share.
 
-An option that sets a field of :class:`~flashcore.stages.settings.Settings` has the field's name as its destination,
+An option that sets a field of :class:`~flashcore.model.settings.Settings` has the field's name as its destination,
 such as ``gpus`` or ``check.repeats``, and the field's default.
 """
 
@@ -18,10 +18,10 @@ from typing import Any
 
 from flashcore.errors import UsageError
 from flashcore.model.record import Record
+from flashcore.model.settings import Sanitize, Settings
 from flashcore.model.suite import TIERS, Stage
 from flashcore.pipeline import plugins
 from flashcore.records import lookup, remote, store
-from flashcore.stages.settings import Sanitize, Settings
 from flashcore.suites.find import of_project, suite_folder
 
 _DEFAULTS = Settings("")

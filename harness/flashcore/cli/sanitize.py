@@ -9,9 +9,9 @@ from flashcore.cli.grid import grid
 from flashcore.errors import UsageError
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import CaseSubject, Record
+from flashcore.model.settings import Sanitize
 from flashcore.model.text import fixed
 from flashcore.stages.sanitize.sanitize import find_sanitizer
-from flashcore.stages.settings import Sanitize
 from flashcore.suites.load import load
 
 EXAMPLES = (

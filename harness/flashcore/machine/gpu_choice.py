@@ -15,8 +15,7 @@ from flashcore.errors import UsageError
 from flashcore.machine import gpu
 from flashcore.machine.gpu import Gpu
 from flashcore.model.files import Lock, writing
-
-ALL = "all"
+from flashcore.model.settings import ALL
 
 
 def visible() -> dict[str, Gpu]:

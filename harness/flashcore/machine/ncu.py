@@ -8,12 +8,10 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.machine.capabilities import lacking
-
-ClockControl = Literal["none", "base"]
+from flashcore.model.settings import ClockControl
 
 _PLACES = (Path("/usr/local/cuda/bin/ncu"),)
 _INSTALLED = Path("/opt/nvidia/nsight-compute")  # one folder per release

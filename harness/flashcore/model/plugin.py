@@ -55,10 +55,10 @@ class Plugin(NamedTuple):
         api: an attribute of ``flashcore`` → the function or class.
         languages: a value of ``cubins`` in manifests → a :class:`flashcore.model.languages.Language`.
         plans: a value of ``plan`` in manifests → a module, a :class:`flashcore.build.launch_plan.Recorder`.
-        executors: ``--NAME ADDRESS`` → ``executor(address)``, a :class:`flashcore.stages.context.Executor`, which may
+        executors: ``--NAME ADDRESS`` → ``executor(address)``, a :class:`flashcore.runner.executor.Executor`, which may
             also be a :class:`flashcore.pipeline.run.Elsewhere`.
         formats: ``flashcore gate --format NAME`` → ``render(judgement, record, places) -> str``.
-        measurements: a name in :attr:`flashcore.stages.settings.Settings.measurements` → ``measure(context, cases)``,
+        measurements: a name in :attr:`flashcore.model.settings.Settings.measurements` → ``measure(context, cases)``,
             the facts of the cases that bench timed.
     """
 

@@ -8,11 +8,12 @@ from dataclasses import replace
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.machine import gpu_choice
 from flashcore.model.progress import Say, silent
+from flashcore.model.settings import Settings
 from flashcore.pipeline import plugins
+from flashcore.runner.executor import Executor, ThisHost
 from flashcore.runner.problem_file import load_file
 from flashcore.stages import context
-from flashcore.stages.context import Context, Executor, ThisHost
-from flashcore.stages.settings import Settings
+from flashcore.stages.context import Context
 
 #: Environment variable: a file whose ``Executor`` replaces this host's GPUs in tests.
 STAND_IN = "FLASHCORE_EXECUTOR"

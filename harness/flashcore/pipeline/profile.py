@@ -7,11 +7,11 @@ from pathlib import Path
 
 from flashcore.model.progress import Say
 from flashcore.model.record import Record
+from flashcore.model.settings import Settings
 from flashcore.pipeline import pages
 from flashcore.pipeline.judging import Judged, Rules, judge_record
 from flashcore.pipeline.run import RecordedRun, record_run
 from flashcore.records import lookup
-from flashcore.stages.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

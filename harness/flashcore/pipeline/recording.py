@@ -10,13 +10,13 @@ from flashcore.machine import toolchain
 from flashcore.machine.environment import of_this_machine
 from flashcore.model.progress import Say
 from flashcore.model.record import Measured, Record, Roof
+from flashcore.model.settings import Settings
 from flashcore.model.text import count
 from flashcore.pipeline.opening import open_recordable
 from flashcore.records import assemble, store
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.context import Context
 from flashcore.stages.formulas import formula_facts
-from flashcore.stages.settings import Settings
 
 
 def recorded_before(context: Context, run_id: str | None) -> Iterator[Record]:

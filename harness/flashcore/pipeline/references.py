@@ -13,11 +13,11 @@ from flashcore.machine.capabilities import lacking
 from flashcore.machine.environment import of_this_machine
 from flashcore.model.progress import Say
 from flashcore.model.record import Measured, Record, StageNote
+from flashcore.model.settings import Settings
 from flashcore.pipeline.opening import open_context
 from flashcore.records import assemble, store
 from flashcore.stages.cases import child_cases
 from flashcore.stages.check import check
-from flashcore.stages.settings import Settings
 
 
 def check_references(settings: Settings, say: Say) -> Record:

@@ -10,8 +10,8 @@ from pathlib import Path
 from flashcore.errors import UsageError
 from flashcore.model.files import PARTIAL, write_atomically
 from flashcore.model.progress import Say
+from flashcore.model.settings import Settings
 from flashcore.records import lookup
-from flashcore.stages.settings import Settings
 
 _FILE = "settings.json"
 

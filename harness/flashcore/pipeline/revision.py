@@ -15,9 +15,9 @@ from pathlib import Path
 from flashcore.errors import FlashcoreError, ManifestError, UsageError
 from flashcore.machine import git
 from flashcore.model.files import file_hash
+from flashcore.model.settings import Settings
 from flashcore.model.suite import Suite
 from flashcore.stages.context import Context
-from flashcore.stages.settings import Settings
 from flashcore.suites.load import MANIFEST, load
 
 BUILD = "revisions"  # below the build folder

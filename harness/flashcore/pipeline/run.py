@@ -7,17 +7,17 @@ profiles uses this machine's roofs: recorded, or measured in a separate run.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from flashcore.explain import measured_roofs
 from flashcore.machine.gpu import Gpu
-from flashcore.machine.gpu_choice import ALL
 from flashcore.model.files import PARTIAL
 from flashcore.model.progress import Say, prefixed, silent
 from flashcore.model.record import Fact, Measured, Record, Roof
+from flashcore.model.settings import ALL, Bench, Check, Settings
 from flashcore.pipeline import resume as resuming
 from flashcore.pipeline import roofs
 from flashcore.pipeline.opening import executor_of, open_recordable
@@ -27,7 +27,6 @@ from flashcore.stages import gpu_stages
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.context import Context
 from flashcore.stages.formulas import formula_facts
-from flashcore.stages.settings import Bench, Check, Settings
 from flashcore.suites.find import roofs_suite
 from flashcore.suites.load import load
 
@@ -54,32 +53,23 @@ class Elsewhere(Protocol):
         ...
 
 
-def record_run(
-    settings: Settings,
-    say: Say,
-    *,
-    resume: bool = False,
-    needed: bool = False,
-    changed: Callable[[Context], Context] | None = None,
-) -> RecordedRun:
+def record_run(settings: Settings, say: Say, *, resume: bool = False, needed: bool = False) -> RecordedRun:
     """Records a run.
 
     Args:
         resume: continue the newest unfinished run of this suite; see :func:`flashcore.pipeline.resume.unfinished`.
         needed: whether the run requires a GPU.
-        changed: makes an opened context that of the run, which then is of this host.
 
     Raises:
         FlashcoreError: see :func:`run`.
     """
     executor = executor_of(settings)
-    if isinstance(executor, Elsewhere) and not changed:
+    if isinstance(executor, Elsewhere):
         return executor.record_run(settings, say, resume=resume, needed=needed)
     folder = None
     if resume:
         folder, settings = resuming.unfinished(settings, say)
-    context = open_recordable(settings, say, needs_gpu=needed)
-    return run(changed(context) if changed else context, folder)
+    return run(open_recordable(settings, say, needs_gpu=needed), folder)
 
 
 def run(context: Context, resumed: Path | None = None) -> RecordedRun:

@@ -23,6 +23,7 @@ from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.machine import capabilities, python_process
 from flashcore.model.cause import Cause
 from flashcore.model.causes import CRASH, NO_START, UNANSWERED, Hang
+from flashcore.model.settings import Limits
 from flashcore.runner.child import ERROR_PREFIX, SUPERVISOR, UNRECOVERABLE, has_ended
 from flashcore.runner.journal import (
     NO_STEP,
@@ -45,23 +46,6 @@ _GRACE = 2.0  # seconds between SIGTERM and SIGKILL
 
 #: (task file, journal) → the argv of the process, including any wrapper.
 Command = Callable[[Path, Path], Sequence[str]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Time limits in seconds, and the number of tasks per process.
-
-    Args:
-        time_limit: for a task, or for each step that it announces; then it counts as hung.
-        startup_limit: from the start of a process to its first task, and between tasks.
-        finish_limit: for a process to exit after its last task (a profiler writes its report).
-        batch: most tasks per process.
-    """
-
-    time_limit: float = 60.0
-    startup_limit: float = 120.0
-    finish_limit: float = 20.0
-    batch: int = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,40 +5,21 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 from flashcore.build import build
 from flashcore.chips.metric_tables import lookup
-from flashcore.machine import gpu_choice, toolchain
+from flashcore.machine import toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.model.catalogue import CHIPS
 from flashcore.model.progress import ProgressLine, Say, silent
 from flashcore.model.record import Built
+from flashcore.model.settings import Limits, Settings
 from flashcore.model.suite import Shape, Suite, Variant
+from flashcore.runner.executor import Executor
 from flashcore.runner.problem_file import load_problem
-from flashcore.runner.process import Command, Limits, LocalGpu, Place
+from flashcore.runner.process import Command
 from flashcore.runner.queue import Pool
-from flashcore.stages.settings import Settings
 from flashcore.suites.load import compared_with, load, select
-
-
-class Executor(Protocol):
-    """Where GPU work runs: in CUDA, unless it has another ``device``; see :class:`Context`."""
-
-    def places(self, requested: str, say: Say) -> tuple[dict[str, Gpu], Pool]:
-        """The requested GPUs by UUID, all of one model, and the pool of workers on them."""
-        ...
-
-
-class ThisHost:
-    """The GPUs of this host."""
-
-    def places(self, requested: str, say: Say) -> tuple[dict[str, Gpu], Pool]:
-        """See :class:`Executor`. A single default GPU needs no place: CUDA selects it."""
-        gpus = gpu_choice.chosen(requested, gpu_choice.visible(), say)
-        named = len(gpus) > 1 or requested != gpu_choice.ALL
-        places: tuple[Place, ...] = tuple(map(LocalGpu, gpus)) if named else ()
-        return gpus, Pool(places, uuids=gpus)
 
 
 @dataclass(frozen=True, slots=True)

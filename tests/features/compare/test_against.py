@@ -18,11 +18,11 @@ from flashcore.features.compare.bench_options import as_json, as_text
 from flashcore.features.compare.match_cases import MatchedCase
 from flashcore.machine import gpu_choice, toolchain
 from flashcore.machine.gpu import Gpu
+from flashcore.model.settings import Bench, Check, Settings
 from flashcore.runner.journal import TaskResult, messages
 from flashcore.stages.bench import time_pairs
 from flashcore.stages.bench.time_pairs import Timings
 from flashcore.stages.context import Context
-from flashcore.stages.settings import Bench, Check, Settings
 from tests.conftest import NO_DISASSEMBLER, TOY, Built, flashcore, no_disassembler
 from tests.support.repositories import git
 from tests.support.spinning import SPIN, committed, spun

@@ -20,11 +20,11 @@ from flashcore.features.compare.bisect import Bisection
 from flashcore.machine import toolchain
 from flashcore.model.case import Case
 from flashcore.model.record import CaseSubject, Facts
+from flashcore.model.settings import Bench, Check, Settings
 from flashcore.pipeline import run as pipeline
 from flashcore.pipeline.run import RecordedRun
 from flashcore.records import store
 from flashcore.stages.context import Context
-from flashcore.stages.settings import Bench, Check, Settings
 from tests import factory
 from tests.support.nights import run_of
 from tests.support.repositories import git

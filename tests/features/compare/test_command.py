@@ -17,8 +17,8 @@ from flashcore.explain.compare_records import compare
 from flashcore.features.compare import sides
 from flashcore.model.case import Case
 from flashcore.model.record import Facts, Record
+from flashcore.model.settings import Settings
 from flashcore.records import store
-from flashcore.stages.settings import Settings
 from flashcore.suites.load import NothingMatches, select
 from tests import factory
 from tests.support.repositories import git

@@ -15,9 +15,9 @@ from flashcore.features.phases import record
 from flashcore.features.phases.timeline import BLOCKS, WARPS, layout
 from flashcore.machine import toolchain
 from flashcore.model.progress import silent
+from flashcore.model.settings import Settings
 from flashcore.readers import cubin
 from flashcore.stages.compiling import compile_all
-from flashcore.stages.settings import Settings
 from tests.conftest import ROOT, compile_one, hide_disassembler
 
 SOFTMAX = ROOT / "examples" / "row_softmax"

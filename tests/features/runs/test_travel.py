@@ -17,9 +17,9 @@ from flashcore.errors import Exit
 from flashcore.machine import toolchain
 from flashcore.model.case import Case
 from flashcore.model.record import CaseOutcome, Facts, Source
+from flashcore.model.settings import Settings
 from flashcore.pipeline.recording import present
 from flashcore.records import lookup, store
-from flashcore.stages.settings import Settings
 from tests import factory
 from tests.conftest import NO_TORCH, ROOT, flashcore
 

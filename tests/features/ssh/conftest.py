@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.stages.settings import Settings
+from flashcore.model.settings import Settings
 
 
 @dataclass

@@ -19,10 +19,10 @@ from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
 from flashcore.machine import python_process
 from flashcore.model.progress import silent
 from flashcore.model.record import Record
+from flashcore.model.settings import Settings
 from flashcore.pipeline.run import record_run
 from flashcore.records import store
 from flashcore.runner.child import has_ended
-from flashcore.stages.settings import Settings
 from tests.features.ssh.conftest import Box, until
 
 #: Goes before a problem file: holds up the process that loads it.

@@ -18,12 +18,12 @@ from flashcore.machine.gpu import Gpu
 from flashcore.model.case import TimeKey
 from flashcore.model.causes import MESSAGE
 from flashcore.model.record import CaseOutcome, CaseStatus, CaseSubject, Fact, Source, StageResult
+from flashcore.model.settings import Settings
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.stages.bench import case_times
 from flashcore.stages.check import check
 from flashcore.stages.context import Context, open_context
 from flashcore.stages.profile import cupti, profile
-from flashcore.stages.settings import Settings
 from tests.conftest import TOY, Built, hide_disassembler
 
 GPU = Gpu("NVIDIA H200", (9, 0), 132, 1 << 37, 60 << 20, 1980.0, "580.65")

@@ -13,13 +13,13 @@ from flashcore.machine.gpu import Gpu
 from flashcore.model.case import Case
 from flashcore.model.progress import ProgressLine, Say, silent
 from flashcore.model.record import CaseSubject, Facts, Measured, StageNote, StageResult
+from flashcore.model.settings import Bench, Settings
 from flashcore.pipeline.opening import open_context
 from flashcore.runner.process import LocalGpu
 from flashcore.runner.queue import Pool
 from flashcore.stages import gpu_stages
 from flashcore.stages.bench import bench
 from flashcore.stages.context import Context
-from flashcore.stages.settings import Bench, Settings
 from tests import factory
 from tests.conftest import TOY
 from tests.softmax_cases import case

@@ -16,15 +16,14 @@ from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import NOT_RANKED, OTHER_PROCESSES, OTHER_ROUNDS, FirstRound
 from flashcore.model.record import CaseOutcome, CaseSubject, Facts, Source, StageResult
+from flashcore.model.settings import Bench, Limits
 from flashcore.model.suite import TIMING_MODES, TimingMode
 from flashcore.runner import journal
 from flashcore.runner.kernel_call import KernelCall
-from flashcore.runner.process import Limits
 from flashcore.runner.queue import Pool
 from flashcore.stages.bench import case_times
 from flashcore.stages.bench.message import CaseTimes, Series, ShapeTimes
 from flashcore.stages.bench.statistics import StopRule
-from flashcore.stages.settings import Bench
 from tests.softmax_cases import case
 from tests.support import staged
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from flashcore.model.record import StageResult
+from flashcore.model.settings import Bench
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.stages.bench import case_times
 from flashcore.stages.bench.timing import timer_for
-from flashcore.stages.settings import Bench
 from tests import update_cases
 from tests.softmax_cases import case
 from tests.support import staged

@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
+from flashcore.model.settings import Bench, Check, Limits
 from flashcore.runner.kernel_call import KernelCall, Operator
-from flashcore.runner.process import Limits
 from flashcore.runner.queue import Pool
 from flashcore.stages.bench import time_pairs
 from flashcore.stages.bench.time_pairs import Contest, LostContest, order
-from flashcore.stages.settings import Bench, Check
 from tests import update_cases
 from tests.conftest import ROOT, Built
 from tests.softmax_cases import case

@@ -15,12 +15,11 @@ from flashcore.model.case import Case
 from flashcore.model.cause import as_json, from_json
 from flashcore.model.causes import MESSAGE, NOT_FINITE, WrongAnswer, WrongElements
 from flashcore.model.record import CaseOutcome, CaseSubject, Facts, StageResult
+from flashcore.model.settings import Check, Limits
 from flashcore.runner.journal import Journal, Task, TaskResult
 from flashcore.runner.kernel_call import KernelCall, Operator
-from flashcore.runner.process import Limits
 from flashcore.runner.queue import Pool
 from flashcore.stages.check import check, child
-from flashcore.stages.settings import Check
 from tests import update_cases
 from tests.softmax_cases import case
 from tests.support import staged

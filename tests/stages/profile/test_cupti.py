@@ -14,13 +14,13 @@ from flashcore.errors import CapabilityError
 from flashcore.machine.gpu import Gpu
 from flashcore.model.causes import Hang
 from flashcore.model.record import Source, StageResult
+from flashcore.model.settings import Settings
 from flashcore.runner.journal import Task, TaskResult
 from flashcore.runner.queue import Pool
 from flashcore.stages.cases import child_cases
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.context import open_context
 from flashcore.stages.profile import cupti
-from flashcore.stages.settings import Settings
 from tests.conftest import TOY, Built
 
 GPU = Gpu("NVIDIA H200", (9, 0), 132, 1 << 37, 60 << 20, 1980.0, "580.65")

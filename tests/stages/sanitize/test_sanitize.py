@@ -19,12 +19,12 @@ from flashcore.machine.gpu import Gpu
 from flashcore.model.case import Case
 from flashcore.model.causes import NotSanitized
 from flashcore.model.record import Built, CaseOutcome, CaseSubject, Facts, Measured, Source, StageResult
+from flashcore.model.settings import Sanitize, Settings
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.stages.context import Context
 from flashcore.stages.gpu_stages import measure
 from flashcore.stages.sanitize import sanitize
 from flashcore.stages.sanitize.sanitize import SanitizerReport, parse
-from flashcore.stages.settings import Sanitize, Settings
 from tests import factory
 from tests.conftest import ROOT, TESTS, flashcore
 from tests.support import staged

@@ -59,7 +59,7 @@ class Description(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The free GPUs of a Ray cluster, as an executor (:class:`flashcore.stages.context.Executor`)."""
+    """The free GPUs of a Ray cluster, as an executor (:class:`flashcore.runner.executor.Executor`)."""
 
     address: str
 

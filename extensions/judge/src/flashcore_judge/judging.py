@@ -22,6 +22,7 @@ from flashcore.explain import roofline
 from flashcore.machine import gpu_choice
 from flashcore.model.groups import grouped, picked
 from flashcore.model.progress import Say
+from flashcore.model.settings import ALL
 from flashcore.model.suite import Shape, Suite
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.problem_file import all_kinds, load_problem, work_of
@@ -60,7 +61,7 @@ def judge_all(
     Args:
         seconds: of each on a GPU.
     """
-    gpus = gpu_choice.chosen(gpu_choice.ALL, gpu_choice.visible(), say)
+    gpus = gpu_choice.chosen(ALL, gpu_choice.visible(), say)
     arch = next((gpu.arch_of(suite.archs) for gpu in gpus.values()), None)
     workers = max(len(os.sched_getaffinity(0)) // 4, 1)
     idle = list[_Judge]()  # as many as threads that measure

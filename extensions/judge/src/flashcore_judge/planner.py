@@ -18,12 +18,12 @@ from typing import Any
 from flashcore.errors import FlashcoreError
 from flashcore.machine import python_process
 from flashcore.model.record import Artifact
+from flashcore.model.settings import Settings
 from flashcore.pipeline.opening import open_context
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.problem_file import all_kinds, load_problem
 from flashcore.stages.cases import child_cases
 from flashcore.stages.compiling import compile_all
-from flashcore.stages.settings import Settings
 from flashcore_judge.launcher import cuda_source, planned
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from functools import partial
 
 from flashcore.cli import options, progress
 from flashcore.cli.grid import grid
@@ -15,6 +14,8 @@ from flashcore.errors import Exit, UsageError
 from flashcore.gate.wording import sentence
 from flashcore.machine import python_process
 from flashcore.pipeline import run as pipeline
+from flashcore.pipeline.opening import open_recordable
+from flashcore.pipeline.resume import unfinished
 from flashcore.suites.find import of_project
 from flashcore.suites.load import load
 from flashcore_map.regions import Regions
@@ -52,15 +53,18 @@ def run(arguments: argparse.Namespace) -> int:
         (table,) = suite.tables["map"].values()
         limits = replace(settings.bench.limits, batch=arguments.points)  # the first point of a process takes seconds
         settings = replace(settings, bench=replace(settings.bench, modes=(table["rank_by"],), limits=limits))
-        of_map = partial(
-            replace,
-            suite=suite,
-            variants=tuple(suite.variants.values()),
-            shapes=tuple(suite.shapes.values()),
-            resident=python_process.child("flashcore_map.looks", *table["dispatchers"]),
-        )
+        folder = None
         with progress.shown(arguments.quiet) as say:
-            record = pipeline.record_run(settings, say, resume=arguments.resume, needed=True, changed=of_map).record
+            if arguments.resume:
+                folder, settings = unfinished(settings, say)
+            of_map = replace(
+                open_recordable(settings, say, needs_gpu=True),
+                suite=suite,
+                variants=tuple(suite.variants.values()),
+                shapes=tuple(suite.shapes.values()),
+                resident=python_process.child("flashcore_map.looks", *table["dispatchers"]),
+            )
+            record = pipeline.run(of_map, folder).record
     elif arguments.name or arguments.resume or arguments.seed is not None:
         raise UsageError("--map, --seed, --resume: expected --points, found none\n  hint: --points N times N points")
     else:

@@ -16,11 +16,11 @@ from flashcore.errors import UsageError
 from flashcore.gate.judge import judge
 from flashcore.model.case import Case
 from flashcore.model.record import CaseSubject, Record
+from flashcore.model.settings import Settings
 from flashcore.model.suite import Suite
 from flashcore.model.text import matches_any
-from flashcore.pipeline.run import record_run
-from flashcore.stages.context import Context
-from flashcore.stages.settings import Settings
+from flashcore.pipeline.opening import open_recordable
+from flashcore.pipeline.run import run
 from flashcore_tune.search import Outcome, Step
 from flashcore_tune.space import Grid
 
@@ -113,23 +113,20 @@ class Candidates:
         shapes = {name: suite.shapes[name] for name in space.shapes}
         more = [s for s in suite.shapes.values() if check and "check" in s.stages and base.runs_on(s)]
         shapes = {s.name: replace(s, stages=("check",)) for s in more} | shapes
-        narrowed = replace(suite, variants=variants, budgets=budgets, shapes=shapes, waivers=())
-
-        def changed(context: Context) -> Context:
-            archs = [a for a in context.archs if a in base.where.archs and context.gpu_arch in (None, a)]
-            if not archs:
-                found = context.gpu_arch or ", ".join(context.archs)
-                raise UsageError(f"{base.name}: expected a variant for {found}, found {', '.join(base.where.archs)}")
-            return replace(
-                context,
-                suite=replace(narrowed, archs=(archs[-1],)),
-                options=replace(context.options, archs=(archs[-1],)),
-                variants=tuple(variants.values()),
-                shapes=tuple(shapes.values()),
-            )
-
         settings = replace(settings, shapes=space.shapes, join=False, roofs=None)
-        return record_run(settings, self.say, needed=not self.static, changed=changed).record
+        context = open_recordable(settings, self.say, needs_gpu=not self.static)
+        archs = [a for a in context.archs if a in base.where.archs and context.gpu_arch in (None, a)]
+        if not archs:
+            found = context.gpu_arch or ", ".join(context.archs)
+            raise UsageError(f"{base.name}: expected a variant for {found}, found {', '.join(base.where.archs)}")
+        narrowed = replace(
+            context,
+            suite=replace(suite, variants=variants, budgets=budgets, shapes=shapes, waivers=(), archs=(archs[-1],)),
+            options=replace(context.options, archs=(archs[-1],)),
+            variants=tuple(variants.values()),
+            shapes=tuple(shapes.values()),
+        )
+        return run(narrowed).record
 
     @property
     def modes(self) -> dict[str, str]:

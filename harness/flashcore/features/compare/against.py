@@ -27,6 +27,7 @@ from flashcore.model.case import Case
 from flashcore.model.files import make_folder
 from flashcore.model.progress import prefixed
 from flashcore.model.record import CaseSubject, Subject
+from flashcore.model.settings import ALL, Settings
 from flashcore.pipeline import revision
 from flashcore.pipeline.opening import open_recordable
 from flashcore.records.store import claimed
@@ -36,7 +37,6 @@ from flashcore.stages.cases import child_cases
 from flashcore.stages.check import check
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.context import Context
-from flashcore.stages.settings import Settings
 
 _FOLDER = "against"  # beside the builds of revisions
 
@@ -171,7 +171,7 @@ def _timed(
 
 def _the_gpu(say: Callable[[str], None]) -> list[str]:
     """The UUID of the GPU that times: the first one, as CUDA chooses. Reported if there are several models."""
-    first, *others = gpu_choice.by_kind(gpu_choice.ALL, gpu_choice.visible()) or [{}]
+    first, *others = gpu_choice.by_kind(ALL, gpu_choice.visible()) or [{}]
     chosen = dict([*first.items()][:1])
     if others:
         say(

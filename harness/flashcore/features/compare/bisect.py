@@ -21,10 +21,10 @@ from flashcore.machine import git
 from flashcore.model.case import Case
 from flashcore.model.progress import prefixed
 from flashcore.model.record import CaseSubject, Record
+from flashcore.model.settings import Settings
 from flashcore.model.text import UNMEASURED, faster, percentage
 from flashcore.pipeline import revision
 from flashcore.pipeline import run as pipeline
-from flashcore.stages.settings import Settings
 
 EXAMPLES = (
     ("flashcore bisect fast/mission v1.2 HEAD", "the commit since v1.2 that made the case slower"),

@@ -12,10 +12,10 @@ from typing import Literal
 from flashcore.cli import options
 from flashcore.errors import UsageError
 from flashcore.model.record import Record
+from flashcore.model.settings import Settings
 from flashcore.pipeline import plugins, revision
 from flashcore.pipeline.recording import present
 from flashcore.records import lookup, narrow, store
-from flashcore.stages.settings import Settings
 from flashcore.suites import load
 from flashcore.suites.load import NothingMatches
 

@@ -12,6 +12,7 @@ from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.features.phases import child
 from flashcore.features.phases.timeline import BLOCKS, WARPS, Timeline, layout, timeline
 from flashcore.model.progress import Say
+from flashcore.model.settings import Bench, Settings
 from flashcore.model.suite import Cuda
 from flashcore.pipeline.opening import open_context
 from flashcore.runner.journal import Task
@@ -20,7 +21,6 @@ from flashcore.stages import gpu_stages
 from flashcore.stages.cases import child_cases
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.context import Context
-from flashcore.stages.settings import Bench, Settings
 
 INCLUDE = Path(__file__).parent / "include"
 

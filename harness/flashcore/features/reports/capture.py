@@ -23,7 +23,6 @@ from flashcore.features.reports.execution import execute
 from flashcore.machine.capabilities import reported_in
 from flashcore.machine.gpu import Gpu
 from flashcore.machine.ncu import (
-    ClockControl,
     command_line,
     import_report,
     last_lines,
@@ -32,6 +31,7 @@ from flashcore.machine.ncu import (
 from flashcore.model.cause import Cause, cause_text
 from flashcore.model.causes import CRASH, Hang
 from flashcore.model.files import make_folder, write_atomically
+from flashcore.model.settings import ClockControl
 from flashcore.readers.kernel_names import demangled
 from flashcore.readers.ncu import raw_page
 from flashcore.readers.ncu.results import Result

@@ -28,9 +28,9 @@ import flashcore
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
 from flashcore.machine.environment import commit_of
 from flashcore.model.progress import FailureLine, ProgressLine, Say, prefixed
+from flashcore.model.settings import Settings
 from flashcore.pipeline.run import RecordedRun
 from flashcore.records import store
-from flashcore.stages.settings import Settings
 from flashcore.suites.load import load
 
 _SSH = "ssh -TC -oBatchMode=yes -oClearAllForwardings=yes -oConnectTimeout=10 -oServerAliveInterval=15 --"

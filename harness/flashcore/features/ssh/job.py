@@ -25,8 +25,8 @@ def main(folder: str, requested: str) -> None:
 
     request = json.loads(requested)
     try:
+        from flashcore.model.settings import Settings
         from flashcore.pipeline.run import record_run
-        from flashcore.stages.settings import Settings
 
         settings = replace(
             Settings.from_json(request["settings"]), profiles=f"{folder}/profiles", build=f"{folder}/build"

@@ -17,8 +17,8 @@ from flashcore.cli import options
 from flashcore.errors import CapabilityError, Exit
 from flashcore.features.ssh import HELP
 from flashcore.features.ssh.host import ALONE, CHANGED, FRESH, WATCH, Remote, archive
+from flashcore.model.settings import Settings
 from flashcore.pipeline import plugins
-from flashcore.stages.settings import Settings
 
 _PATIENCE = 5.0  # seconds for the session there to end
 

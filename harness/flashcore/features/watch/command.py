@@ -23,7 +23,7 @@ from flashcore.features.watch.screen import drawn
 from flashcore.features.watch.serve import Live
 from flashcore.features.watch.session import Obsolete, Save, Session
 from flashcore.machine import python_process
-from flashcore.stages.settings import Settings
+from flashcore.model.settings import Settings
 
 JSON_VERSION = 1
 KEYS = {"b": "time longer", "p": "all again", "c": "compare with the commit", "r": "record", "q": "quit"}

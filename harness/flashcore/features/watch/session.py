@@ -23,6 +23,7 @@ from flashcore.features.watch.answers import Content, Question
 from flashcore.model.case import Case
 from flashcore.model.progress import Say
 from flashcore.model.record import CaseOutcome, CaseSubject, Fact, Measured, Record, StageNote, StageResult
+from flashcore.model.settings import Settings
 from flashcore.model.suite import Stage, Variant
 from flashcore.pipeline import revision
 from flashcore.pipeline.judging import Rules, judge_record
@@ -37,7 +38,6 @@ from flashcore.stages.compiling import compile_all
 from flashcore.stages.context import Context
 from flashcore.stages.formulas import formula_facts
 from flashcore.stages.profile import cupti, profile
-from flashcore.stages.settings import Settings
 from flashcore.suites.load import folders
 
 #: Seconds that a task in progress may take after a newer save; then its process is ended.

@@ -21,9 +21,10 @@ from flashcore.model.cause import cause_text
 from flashcore.model.decide import ProcessTimes
 from flashcore.model.files import make_folder, write_atomically
 from flashcore.model.groups import grouped
+from flashcore.model.settings import Limits
 from flashcore.runner import journal
 from flashcore.runner.kernel_call import KernelCall, Operator
-from flashcore.runner.process import Limits, Program
+from flashcore.runner.process import Program
 from flashcore.stages.bench import case_times
 from flashcore.stages.bench.message import ShapeTimes
 from flashcore.stages.bench.statistics import StopRule

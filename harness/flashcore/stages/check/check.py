@@ -16,6 +16,7 @@ from pathlib import Path
 from flashcore.build.dependencies import digest
 from flashcore.machine import python_process
 from flashcore.machine.toolchain import version_of
+from flashcore.model import settings
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import Cause, cause_text, from_json
 from flashcore.model.causes import IN_STEP, NOT_COMPARED, UNANSWERED, Hang, OutOfBounds, WrongAnswer
@@ -27,7 +28,6 @@ from flashcore.runner.accuracy import FACT_NAMES, NORMAL, QUANTIZATION
 from flashcore.runner.journal import Task, TaskResult
 from flashcore.runner.kernel_call import KernelCall, Operator
 from flashcore.runner.process import Program
-from flashcore.stages import settings
 from flashcore.stages.context import Context
 
 #: The child's command line.

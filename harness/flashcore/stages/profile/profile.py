@@ -29,6 +29,7 @@ from flashcore.model.causes import MESSAGE, NO_ROWS, NOT_PROFILED, ROWS_MISSING,
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.progress import Say, silent
 from flashcore.model.record import CaseOutcome, CaseStatus, CaseSubject, Fact, Listing, Plan, StageResult, plans_for
+from flashcore.model.settings import Profile
 from flashcore.readers import phases
 from flashcore.readers.kernel_names import canonical
 from flashcore.readers.ncu import raw_page
@@ -42,7 +43,6 @@ from flashcore.runner.rounds import Settled
 from flashcore.stages.context import Context
 from flashcore.stages.profile import child, code, ncu_facts
 from flashcore.stages.required import required_facts
-from flashcore.stages.settings import Profile
 
 FEW = 32  # up to this many cases are all measured in depth
 TARGET = python_process.child("flashcore.stages.profile.child")

@@ -33,14 +33,14 @@ from flashcore.model.causes import (
 from flashcore.model.files import writing
 from flashcore.model.progress import Say
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult, Subject
+from flashcore.model.settings import Limits, Sanitize, SanitizerTool
 from flashcore.runner import rounds
 from flashcore.runner.journal import Task, TaskResult, begun, hung
 from flashcore.runner.kernel_call import KernelCall
-from flashcore.runner.process import Limits, Program
+from flashcore.runner.process import Program
 from flashcore.runner.queue import Pool
 from flashcore.runner.rounds import Settled
 from flashcore.stages.context import Context
-from flashcore.stages.settings import Sanitize, SanitizerTool
 
 _PLACES = ("/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer")
 

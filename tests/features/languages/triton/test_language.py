@@ -32,11 +32,11 @@ from flashcore.machine.gpu import Gpu
 from flashcore.model.case import Case
 from flashcore.model.causes import CodeChanged, CompileFailed, Decided, Hang
 from flashcore.model.record import Artifact, CodeSubject, Facts, Record, subject_of
+from flashcore.model.settings import Settings
 from flashcore.model.suite import Argument, Decision, Suite
 from flashcore.pipeline.opening import open_context
 from flashcore.records import freshness
 from flashcore.stages.compiling import compile_all
-from flashcore.stages.settings import Settings
 from flashcore.suites.load import load
 from tests import factory
 from tests.conftest import ROOT, no_disassembler

@@ -1,4 +1,4 @@
-"""The user's settings of a run, with all defaults but those of :class:`~flashcore.runner.process.Limits`.
+"""The user's settings of a run, with all defaults.
 
 The classes have no slots, so that a default can be read from its class: ``Bench.samples``.
 """
@@ -11,13 +11,30 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from flashcore.machine.gpu_choice import ALL
-from flashcore.machine.ncu import ClockControl
-from flashcore.runner.process import Limits
+#: Of ``--gpus``: every GPU of the first one's model.
+ALL = "all"
 
+ClockControl = Literal["none", "base"]
 SanitizerTool = Literal["memcheck", "racecheck", "synccheck"]
 #: Slowdown of a case under compute-sanitizer.
 _SANITIZED = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Time limits in seconds, and the number of tasks per process.
+
+    Args:
+        time_limit: for a task, or for each step that it announces; then it counts as hung.
+        startup_limit: from the start of a process to its first task, and between tasks.
+        finish_limit: for a process to exit after its last task (a profiler writes its report).
+        batch: most tasks per process.
+    """
+
+    time_limit: float = 60.0
+    startup_limit: float = 120.0
+    finish_limit: float = 20.0
+    batch: int = 64
 
 
 @dataclass(frozen=True, kw_only=True)

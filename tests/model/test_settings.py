@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
+from flashcore.model.settings import Bench, Check, Profile, Sanitize, Settings
 from flashcore.stages.bench.statistics import P99_SAMPLES
-from flashcore.stages.settings import Bench, Check, Profile, Sanitize, Settings
 
 
 def test_a_time_limit_is_for_each_stage() -> None:
