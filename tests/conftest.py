@@ -16,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
@@ -28,7 +29,7 @@ import pytest
 
 from flashcore.build import build
 from flashcore.errors import FlashcoreError
-from flashcore.machine import python_process, toolchain
+from flashcore.machine import gpu_choice, python_process, toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.model.files import file_hash
 from flashcore.model.record import Artifact, Record
@@ -160,6 +161,45 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="gpu: no CUDA GPU on this machine"))
     long = {item.path for item in items if {"compiler", "chromium"} & {*getattr(item, "fixturenames", ())}}
     items.sort(key=lambda item: item.path not in long)
+
+
+# --- tests on a GPU -------------------------------------------------------------------------------
+#
+# Times are void while another process has a context on the GPU. The commands lease it; so does all else that uses it.
+
+#: Set in the process of a test marked ``gpu(process=True)``.
+IN_PROCESS = "FLASHCORE_TESTS_PROCESS"
+
+
+def gpu_lease() -> contextlib.AbstractContextManager[None]:
+    """Leases every GPU for a test that uses one without a command that would."""
+    return gpu_choice.leases(gpu_choice.visible())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """A test marked ``gpu(alone=True)`` runs while no other uses the GPU: its processes stay there between commands."""
+    marker = item.get_closest_marker("gpu")
+    if marker is None or Gpu.find() is None or IN_PROCESS in os.environ:
+        return (yield)
+    with (Path(tempfile.gettempdir()) / "flashcore-tests-gpu.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX if marker.kwargs.get("alone") else fcntl.LOCK_SH)
+        return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test marked ``gpu(process=True)`` uses the GPU in its own process, which then ends."""
+    marker = pyfuncitem.get_closest_marker("gpu")
+    if marker is None or not marker.kwargs.get("process") or IN_PROCESS in os.environ:
+        return None
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", pyfuncitem.nodeid]
+    with gpu_lease():
+        done = subprocess.run(
+            command, cwd=pyfuncitem.config.rootpath, env=os.environ | {IN_PROCESS: "1"}, capture_output=True, text=True
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return True
 
 
 class Lack(enum.StrEnum):

@@ -25,7 +25,7 @@ from flashcore.model.record import CaseOutcome, CaseSubject, Facts, Record
 from flashcore.records import lookup, store
 from flashcore.runner.kernel_call import KernelCall, Operator
 from flashcore.suites import load
-from tests.conftest import FAULTS, ROOT, TOY, UPDATE, Built, build_once, flashcore
+from tests.conftest import FAULTS, ROOT, TOY, UPDATE, Built, build_once, flashcore, gpu_lease
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("whole_cuda_headers")]
 
@@ -253,12 +253,14 @@ taken = lambda: "taken" if bool((c[1:] >= 10).all()) else str(c)
 calls = {[*STRIDED]!r}
 {EACH_CALL}"""
     command = [sys.executable, "-W", "ignore", "-c", code, update.of("plain").library or ""]
-    done = subprocess.run(command, capture_output=True, text=True)
+    with gpu_lease():
+        done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     for (call, expected), result in zip(STRIDED.items(), json.loads(done.stdout), strict=True):
         assert expected in result, call
 
 
+@pytest.mark.gpu(alone=True)
 def test_another_process_on_the_gpu_voids_its_times(tmp_path: Path, build_dirs: Callable[[Path], str]) -> None:
     busy = "import torch, time; torch.ones(1, device='cuda'); print('there', flush=True); time.sleep(300)"
     with subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE, text=True) as other:
@@ -332,10 +334,9 @@ def child(toy: Built, code: str) -> str:
         params={"N": 1001}, arguments=problem.arguments, target=Operator(library),
         tolerance="rounded_once", seeds=(0,), flop=None,
     )  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PREPARE + code, json.dumps(case.to_json())],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+    command = [sys.executable, "-W", "ignore", "-c", PREPARE + code, json.dumps(case.to_json())]
+    with gpu_lease():
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -471,5 +472,6 @@ def test_the_modes_read_what_they_say() -> None:
     if not (gpu := Gpu.find()) or gpu.capability < (9, 0):
         pytest.skip("gpu: programmatic launches need sm_90")
     command = [sys.executable, "-m", "benchmarks.modes", "--samples", "100"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    with gpu_lease():
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == Exit.OK, done.stdout + done.stderr

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +15,7 @@ from flashcore.errors import Exit
 from flashcore.model.causes import CompilerStopped, Hang, PlanRefused
 from flashcore.model.record import Artifact, CaseOutcome, Plan
 from tests import factory
+from tests.conftest import TOY, flashcore
 
 OK, FAILED = factory.artifact("a", "sm_80"), factory.artifact("b", "sm_80", "failed", "a.cu(1): error: no")
 STOPPED = replace(FAILED, cause=CompilerStopped("Killed"))
@@ -41,3 +45,20 @@ def test_a_failure_that_was_joined_is_none_of_this_run() -> None:
     assert check.failed(replace(record, outcomes=(*record.outcomes, wrong))) is Exit.FAILED
     assert check.failed(replace(record, outcomes=(replace(wrong, origin="20260101T000000Z-0001"),))) is Exit.OK
     assert check.failed(replace(record, artifacts=(FAILED,))) is Exit.FAILED
+
+
+def test_a_reference_whose_package_is_not_installed_is_unsupported(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    manifest = shutil.copytree(TOY, tmp_path / "suite") / "suite.toml"
+    head, key, reference = manifest.read_text().partition("[variant.torch_mul]\n")
+    other = reference[: reference.index("\n\n")].replace("torch_mul", "of_theirs")
+    lacking = f'\n\n[variant.theirs]\npackages = ["torch", "no_such_package"]\n{other}'
+    manifest.write_text(head + key + reference + lacking)
+    done = flashcore("check", "--device", "cpu", "--suite", "suite", "--repeats", "1", "--format", "json", cwd=tmp_path)
+    assert done.returncode == Exit.OK, done.stderr
+    cases = {case["case"]: (case["status"], case["why"]) for case in json.loads(done.stdout)["cases"]}
+    assert {name.partition("/")[0]: status for name, (status, _) in cases.items()} == {
+        "torch_mul": "ok",
+        "theirs": "unsupported",
+    }
+    assert all("no_such_package" in why for name, (_, why) in cases.items() if name.startswith("theirs"))

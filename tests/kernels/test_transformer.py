@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.machine.gpu import Gpu
-from tests.conftest import ROOT, flashcore
+from tests.conftest import ROOT, flashcore, gpu_lease
 
 MODEL = ROOT / "examples/transformer/model.py"
 
@@ -24,7 +24,8 @@ def test_the_operator_serves_in_a_model(tmp_path: Path) -> None:
     suite = str(ROOT / "kernels/attention_general")
     made = flashcore("build", "--suite", suite, "--variant", "attention", "--build-dir", str(tmp_path), cwd=tmp_path)
     assert made.returncode == 0, made.stdout + made.stderr
-    done = subprocess.run([sys.executable, str(MODEL), str(tmp_path)], capture_output=True, text=True, check=False)
+    with gpu_lease():
+        done = subprocess.run([sys.executable, str(MODEL), str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("differs by") == 4
 

@@ -194,6 +194,7 @@ def _plan_ended(data: Mapping[str, Any]) -> str:
 
 
 NOT_BUILT = Template("not_built", "not built[ for {arch}]")
+NOT_INSTALLED = Template("not_installed", "expected the Python package {package}, found none: install it")
 #: ``reason`` is the manifest's.
 UNSUPPORTED_ARCH = Template(
     "unsupported_arch",

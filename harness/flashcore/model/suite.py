@@ -328,6 +328,7 @@ class Variant:
     predictions: tuple[Prediction, ...] = ()
     also: str = ""  # differences from its parent besides the technique
     # Of a CUDA file, the suite's first: nvcc's flags; names or files of libraries; Python packages with C++ headers.
+    # Of a reference: the Python packages that it imports.
     flags: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()

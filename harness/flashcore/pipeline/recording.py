@@ -38,6 +38,9 @@ def joined(
     nvcc = toolchain.find_nvcc(context.build_folder) if suite.uses_nvcc else None
     (uuid,) = context.workers.uuids if len(context.workers.uuids) == 1 else ("",)
     machine = of_this_machine(Path(suite.root), nvcc, context.gpu, context.gpu_arch, measured.ncu, uuid)
+    named = {name for variant in suite.variants.values() if variant.is_reference for name in variant.packages}
+    versions = {name: version for name in sorted(named) if (version := toolchain.version_of(name))}
+    machine = replace(machine, libraries={**machine.libraries, **versions})
     findings = assemble.Findings(
         settings.command,
         suite,

@@ -16,7 +16,7 @@ from flashcore.model.record import Measured, Record, StageNote
 from flashcore.model.settings import Settings
 from flashcore.pipeline.opening import open_context
 from flashcore.records import assemble, store
-from flashcore.stages.cases import child_cases
+from flashcore.stages.cases import child_cases, sort_out
 from flashcore.stages.check import check
 
 
@@ -31,7 +31,8 @@ def check_references(settings: Settings, say: Say) -> Record:
         raise lacking("torch")
     settings = replace(settings, check=replace(settings.check, opcheck=False))
     context = open_context(settings)
-    pairs = [(variant, shape) for variant, shape in context.cases("check") if variant.is_reference]
+    context = replace(context, variants=tuple(v for v in context.variants if v.is_reference))
+    pairs = context.cases("check")
     if not pairs:
         raise UsageError(
             f"{context.suite.root}: expected a reference to check on a CPU, found none: kernels run only on GPUs\n"
@@ -40,7 +41,9 @@ def check_references(settings: Settings, say: Say) -> Record:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="flashcore-check-") as folder:
         context = replace(context, gpu=None, gpu_arch=None, device="cpu", folder=Path(folder), say=say)
-        result = check.run(context, child_cases(context, pairs))
+        ready, left_out = sort_out(context, "check", [])
+        result = check.run(context, child_cases(context, ready))
+        result = replace(result, outcomes=(*result.outcomes, *left_out))
     note = StageNote("check", "ok", round(time.monotonic() - began, 3), "on a CPU, only references")
     environment = of_this_machine(Path(context.suite.root), None, None, None, None)
     findings = assemble.Findings(

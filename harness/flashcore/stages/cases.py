@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +13,7 @@ from flashcore.model.cause import Cause
 from flashcore.model.causes import (
     FAILED_BEFORE,
     NOT_BUILT,
+    NOT_INSTALLED,
     UNANSWERED,
     WRONG_BEFORE,
     DidNotCompile,
@@ -58,9 +60,10 @@ def sort_out(context: Context, stage: Stage, before: Sequence[CaseOutcome]) -> t
 
 
 def _obstacle(context: Context, variant: Variant, plan: Plan | None) -> tuple[CaseStatus, Cause] | None:
-    """The status and cause of a case that was not built, or whose launch plan refuses the shape."""
+    """The status and cause of a case that was not built, lacks a package, or whose launch plan refuses the shape."""
     if variant.is_reference:
-        return None
+        lacking = next((name for name in variant.packages if importlib.util.find_spec(name) is None), None)
+        return ("unsupported", NOT_INSTALLED(lacking)) if lacking else None
     artifact = context.built.artifact(variant.name, context.gpu_arch)
     if artifact is None or artifact.status == "unsupported":
         return "unsupported", (artifact and artifact.cause) or NOT_BUILT(context.gpu_arch or "")

@@ -154,7 +154,7 @@ class VariantForm(Form):
     libraries: list[Text] = []
     """More libraries."""
     packages: list[Text] = []
-    """More Python packages with C++ headers."""
+    """More Python packages with C++ headers; of a reference, those without which it cannot run."""
     callable: Annotated[str, Field(pattern=r"^[^:]+\.py:[A-Za-z_]\w*$")] | None = None
     """Python function, `FILE.py:NAME`: a reference, or with `cubins` a variant."""
     cubins: Text | None = None

@@ -13,7 +13,17 @@ from pathlib import Path
 from flashcore.chips import devices
 from flashcore.chips.occupancy import LIMITS, limits
 from flashcore.model import plugin
-from flashcore.model.suite import Cuda, Prediction, Problem, Shape, Variant, VariantKind, Where, kind_of
+from flashcore.model.suite import (
+    Cuda,
+    Prediction,
+    Problem,
+    PythonCallable,
+    Shape,
+    Variant,
+    VariantKind,
+    Where,
+    kind_of,
+)
 from flashcore.suites.mistakes import Mistakes
 from flashcore.suites.problems import problem_name
 from flashcore.suites.schema import MOST_LETTERS, Manifest, PredictionForm, VariantForm
@@ -138,7 +148,7 @@ class Variants:
         )
 
     def _compilation(self, key: str, template: _Template, kind: VariantKind) -> dict[str, tuple[str, ...]]:
-        """``flags``, ``libraries`` and ``packages`` of a CUDA file, the suite's first."""
+        """``flags``, ``libraries`` and ``packages`` of a CUDA file, the suite's first; ``packages`` of a reference."""
         result = {}
         for name in ("flags", "libraries", "packages"):
             given = tuple(map(template.fill, getattr(template.form, name)))
@@ -146,6 +156,8 @@ class Variants:
                 self._check_flags(key, given)
             if isinstance(kind, Cuda):
                 result[name] = _words(name, (*getattr(self._manifest, name), *given))
+            elif name == "packages" and isinstance(kind, PythonCallable):
+                result[name] = given
             elif given:
                 self._mistakes.add(f"{key}.{name}", "none: nvcc does not compile this variant", repr([*given]))
         return result

@@ -34,7 +34,17 @@ from flashcore.model.causes import (
 from flashcore.model.record import Launch, Plan
 from flashcore.records import lookup, store
 from flashcore.suites import load
-from tests.conftest import ROOT, SMALL_HEADER, TOY, Built, build_once, compile_one, flashcore, no_disassembler
+from tests.conftest import (
+    ROOT,
+    SMALL_HEADER,
+    TOY,
+    Built,
+    build_once,
+    compile_one,
+    flashcore,
+    gpu_lease,
+    no_disassembler,
+)
 
 
 def planned(built: Built) -> list[Plan]:
@@ -239,7 +249,7 @@ def test_on_a_gpu_the_recorded_launches_are_those_that_run(tmp_path: Path) -> No
     lines = [f"[shape.m{form}]\nparams = {{ N = 1024, form = {form} }}\n" for form in (1, 2, 3, 4, 6, 8, 9, 10)]
     manifest = folder / "suite.toml"
     manifest.write_text(manifest.read_text().replace("[variant.any]", "\n".join([*lines, "[variant.any]"])))
-    done = flashcore("profile", "--suite", str(folder), cwd=tmp_path)
+    done = flashcore("profile", "--suite", str(folder), "--no-roofs", "--samples", "10", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     record = store.read(lookup.find(tmp_path / "profiles", None))
     assert {f.subject.shape: f.value for f in record.facts.named("plan_matches")} == {
@@ -270,7 +280,9 @@ def test_on_a_gpu_the_refused_launches_fail(
     library = tmp_path / "real.so"
     code = Path(artifact.plan_library or "").with_name("variant.o")
     subprocess.run([compiler.path, "-shared", "-cudart", "shared", "-o", library, code], check=True)
-    done = subprocess.run([sys.executable, "-c", CALL, library, str(form)], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", CALL, str(library), str(form)]
+    with gpu_lease():
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert any(map(int, done.stdout.split())) == bool(form)
 
 

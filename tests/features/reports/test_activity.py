@@ -27,6 +27,7 @@ from flashcore.features.reports.survey import LaunchKey, SurveyedLaunch
 from flashcore.machine import toolchain
 from flashcore.machine.ncu import find_ncu
 from flashcore.model.cause import Cause
+from tests.conftest import gpu_lease
 from tests.support.capturing import LOOP, command, measured, run
 
 Run = Callable[[str], tuple[dict[str, list[SurveyedLaunch]], Cause | None]]
@@ -204,8 +205,9 @@ def test_on_a_gpu_cupti_and_ncu_count_the_same_launches_in_the_same_order(tmp_pa
     recorder, script = activity.recorder(), [sys.executable, "-c", TRAIN]
     assert isinstance(recorder, ActivityRecorder)
     ncu = find_ncu()
-    by_cupti = capture(script, tmp_path / "cupti", CaptureSettings(ncu=ncu, recorder=recorder))
-    by_ncu = capture(script, tmp_path / "ncu", CaptureSettings(ncu=ncu, recorder=NO_CUPTI("")))
+    with gpu_lease():
+        by_cupti = capture(script, tmp_path / "cupti", CaptureSettings(ncu=ncu, recorder=recorder))
+        by_ncu = capture(script, tmp_path / "ncu", CaptureSettings(ncu=ncu, recorder=NO_CUPTI("")))
     assert by_cupti.by_ncu is None and not by_cupti.missed and by_cupti.runs[0].code == 0
     assert [*by_cupti.survey.launches.values()] == [*by_ncu.survey.launches.values()]
     assert {case.key for case in by_cupti.survey.cases} == {case.key for case in by_ncu.survey.cases}

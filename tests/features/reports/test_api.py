@@ -177,7 +177,7 @@ def test_without_a_gpu_the_error_says_so() -> None:
         fc.capture(print)
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(process=True)
 def test_on_a_gpu_functions_are_counted_in_this_process(capsys: pytest.CaptureFixture[str]) -> None:
     torch = pytest.importorskip("torch")
 
@@ -193,7 +193,7 @@ def test_on_a_gpu_functions_are_counted_in_this_process(capsys: pytest.CaptureFi
     assert counted["value"].notna().sum() > 100 and "scale: 2 kernels, " in capsys.readouterr().out
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(process=True)
 def test_on_a_gpu_calls_without_kernels_and_within_others_are_refused() -> None:
     torch = pytest.importorskip("torch")
     with pytest.raises(UsageError, match="found 0 kernels"):

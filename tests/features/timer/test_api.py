@@ -142,7 +142,7 @@ def test_without_a_gpu_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
         fc.time(lambda: None)
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(process=True)
 def test_on_a_gpu_torch_functions_are_timed_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     monkeypatch.delenv(STAND_IN)
@@ -158,7 +158,7 @@ def test_on_a_gpu_torch_functions_are_timed_in_turns(monkeypatch: pytest.MonkeyP
         fc.assert_faster(lambda: large * 2, lambda: x * 2)
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(process=True)
 def test_on_a_gpu_what_synchronizes_is_timed_eagerly_and_torch_still_draws_numbers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
