@@ -24,7 +24,8 @@ from benchmarks import raw
 from flashcore.errors import CapabilityError, Exit
 from flashcore.machine import toolchain
 from flashcore.machine.gpu import Gpu
-from flashcore.stages.bench.interleave import Turns, Watch, distributions, sample
+from flashcore.machine.gpu_state import Watch
+from flashcore.stages.bench.interleave import Turns, distributions, sample
 from flashcore.stages.bench.statistics import StopRule, percentiles
 from flashcore.stages.bench.timing import Timed, Timer
 

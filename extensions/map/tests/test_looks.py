@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from flashcore.machine import python_process
+from flashcore.machine.gpu_state import Watch
 from flashcore.model.case import Case
 from flashcore.model.causes import WRONG_TIMED_ANSWER, FirstRound
 from flashcore.model.record import CaseSubject, Facts, StageResult
@@ -178,7 +179,7 @@ def raced(
         chosen, rule, race = choose([KernelCall.from_json(c) for c in task.payload["cases"]], cast("Any", None))
         left.extend(one.variant for one in chosen)
         ready = cast("Any", {label: Labelled(label) for label in rounds[0]})
-        turns = interleave.Turns(interleave.Watch("cpu"), lambda *_: None, race)
+        turns = interleave.Turns(Watch("cpu"), lambda *_: None, race)
         samples.update(interleave.sample(ready, "back_to_back", rule, turns))
         return {"variants": {n: {"samples": {"back_to_back": us}} for n, us in samples.items()}, "failed": {}}
 

@@ -13,7 +13,7 @@ import pytest
 
 import flashcore as fc
 from flashcore.errors import CapabilityError, UsageError
-from flashcore.stages.bench import interleave
+from flashcore.machine.gpu_state import Watch
 from flashcore.stages.bench.timing import STAND_IN, timer_for
 from tests.features.timer.clock import CLOCK
 
@@ -101,7 +101,7 @@ def test_a_limit_that_everything_or_nothing_meets_is_refused(by: float) -> None:
 def test_a_throttled_or_shared_gpu_voids_the_times(
     monkeypatch: pytest.MonkeyPatch, seen: dict[str, Any], void: str
 ) -> None:
-    monkeypatch.setattr(interleave.Watch, "look", lambda watch: watch.seen.update(seen))
+    monkeypatch.setattr(Watch, "look", lambda watch: watch.seen.update(seen))
     row = fc.time(taking(10), taking(5, name="g")).iloc[1]
     if void:
         assert row["verdict"] == "void" and void in row["note"] and math.isnan(row["p50"])

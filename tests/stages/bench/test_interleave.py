@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from flashcore.machine.gpu_state import Watch
 from flashcore.stages.bench import interleave
-from flashcore.stages.bench.interleave import Turns, Watch
+from flashcore.stages.bench.interleave import Turns
 from flashcore.stages.bench.statistics import P90_SAMPLES, P99_SAMPLES, StopRule, percentiles
 
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from flashcore.machine.gpu_state import Watch
 from flashcore.model.suite import Prediction
 from flashcore.stages.bench import interleave
-from flashcore.stages.bench.interleave import Turns, Watch
+from flashcore.stages.bench.interleave import Turns
 from flashcore.stages.bench.racing import Race, full_modes
 from flashcore.stages.bench.statistics import StopRule
 from tests import factory

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flashcore.errors import CapabilityError
+from flashcore.machine.gpu_state import Watch, state_values
 from flashcore.model import intervals
-from flashcore.stages.bench.interleave import Watch, state_values
 from flashcore_judge.launcher import program
 from flashcore_judge.launcher.plan import Plan
 from flashcore_judge.launcher.program import Launcher, LauncherError

@@ -11,7 +11,6 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,9 @@ from flashcore.errors import FlashcoreError
 from flashcore.machine import python_process
 from flashcore.model.record import Artifact
 from flashcore.model.settings import Settings
-from flashcore.pipeline.opening import open_context
+from flashcore.pipeline.variant_calls import variant_calls
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.problem_file import all_kinds, load_problem
-from flashcore.stages.cases import child_cases
-from flashcore.stages.compiling import compile_all
 from flashcore_judge.launcher import cuda_source, planned
 
 
@@ -42,16 +39,8 @@ def main() -> None:
 def _planned(root: str, name: str, arch: str, *shapes: str) -> dict[str, Any]:
     (made := Path("cubins")).mkdir()  # all that is written is the sandbox's
     launcher = "flashcore_judge.launcher.program:target"
-    context = open_context(Settings(root, variants=(name,), shapes=shapes, upto=None, launcher=launcher))
-    variant = context.suite.variants[name]
-    suite = replace(context.suite, variants={name: variant})  # others may need compilers that are not there
-    options = replace(context.options, archs=(arch,), plans_only=True)
-    context = replace(context, suite=suite, gpu_arch=arch, options=options)
-    context = replace(context, built=compile_all(context))
-    artifact = context.built.artifact(name, arch)
-    if artifact is None or artifact.status != "ok":
-        raise FlashcoreError(f"it does not compile: {artifact.message if artifact else 'no build'}")
-    cases = child_cases(context, [(variant, suite.shapes[shape]) for shape in shapes])
+    settings = Settings(root, variants=(name,), shapes=shapes, upto=None, launcher=launcher)
+    artifact, cases = variant_calls(settings, name, arch)
     launches = {case.shape: [_launches(case, each, artifact, made) for each in _numbers(case)] for case in cases}
     cubins = {path.name: base64.b64encode(path.read_bytes()).decode() for path in made.iterdir()}
     return {"shapes": launches, "cubins": cubins}

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from flashcore.errors import UsageError
 from flashcore.frames import pandas
+from flashcore.machine.gpu_state import Watch
 from flashcore.model import intervals
 from flashcore.model.decide import ProcessTimes, decide
 from flashcore.model.suite import TimingMode
 from flashcore.model.text import bracketed, count, faster, function_name, shortened, significant
 from flashcore.runner.kernel_call import require_device
-from flashcore.stages.bench.interleave import Turns, Watch, release, sample
+from flashcore.stages.bench.interleave import Turns, release, sample
 from flashcore.stages.bench.statistics import StopRule
 from flashcore.stages.bench.timing import STAND_IN, Timer, rotated, timer_for
 

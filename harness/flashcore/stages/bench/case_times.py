@@ -18,6 +18,7 @@ from typing import Any
 
 from flashcore.errors import RecordError
 from flashcore.machine import python_process
+from flashcore.machine.gpu_state import state_values
 from flashcore.model.case import Case, TimeKey
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import Cause, Detail, Reason
@@ -48,7 +49,6 @@ from flashcore.model.suite import TIMING_MODES
 from flashcore.runner.journal import Task, TaskResult
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.process import Program
-from flashcore.stages.bench.interleave import state_values
 from flashcore.stages.bench.message import CaseTimes, ShapeTimes
 from flashcore.stages.bench.racing import full_modes
 from flashcore.stages.bench.statistics import StopRule, percentiles

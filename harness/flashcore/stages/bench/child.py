@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from flashcore.machine.gpu_state import Watch
 from flashcore.model.cause import Cause
 from flashcore.runner.inputs import make_inputs_once
 from flashcore.runner.journal import Journal, Task, hung_before, raised
 from flashcore.runner.kernel_call import Caller, KernelCall, is_poisoned, serve, synchronize
 from flashcore.runner.problem_file import load_problem
-from flashcore.stages.bench.interleave import Turns, Watch, distributions, release, sample
+from flashcore.stages.bench.interleave import Turns, distributions, release, sample
 from flashcore.stages.bench.message import CaseTimes, ShapeTimes
 from flashcore.stages.bench.proof import last_sample
 from flashcore.stages.bench.racing import Race

@@ -48,7 +48,7 @@ class ShapeTimes:
         empty: times of an empty launch, timed in the same rounds.
         clock: the source of the times.
         doubt: uncertainty of a single call's time, us.
-        state: the GPU's state meanwhile; see :class:`flashcore.stages.bench.interleave.Watch`.
+        state: the GPU's state meanwhile; see :class:`flashcore.machine.gpu_state.Watch`.
     """
 
     variants: Mapping[str, CaseTimes]

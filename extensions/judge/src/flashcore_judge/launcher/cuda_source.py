@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 import shutil
 from pathlib import Path
 from typing import Any
 
-from flashcore.build.ninja_graph import HARNESS_INCLUDE, OBJECT, RECORDER_SOURCE
 from flashcore.errors import FlashcoreError
-from flashcore.features.recorded.launchers import (
-    WORKSPACE,
-    LauncherDevice,
-    attributes,
-    kernels,
-    struct,
-    values,
-    workspace_bytes,
-)
-from flashcore.machine import toolchain
-from flashcore.machine.toolchain import host_program
-from flashcore.model.cause import cause_text
+from flashcore.features.recorded.calls import recorded_call
+from flashcore.model.cause import Cause, cause_text
 from flashcore.model.record import Artifact
 from flashcore.runner.kernel_call import KernelCall
-from flashcore.suites.problems import dimensions
 from flashcore_judge.launcher.plan import Launch, Plan, Tensor, Value, tensors_of
 
 _MOST_ITEM = 8  # bytes of an element
@@ -39,35 +26,21 @@ def planned(case: KernelCall, inputs: dict[str, Any], artifact: Artifact, folder
         CapabilityError: there is no compiler.
     """
     file = Path(shutil.copy(artifact.cubin or "", folder / "c.cubin"))
-    tensors, members = tensors_of(case), values(case.arguments, {**case.params, **inputs})
-    places = dict(zip(tensors, (int(address) for kind, address in members if "*" in kind and address), strict=True))
-    dims = dimensions(case.arguments)
-    sizes = (ctypes.c_int64 * len(dims))(*(int(case.params[d]) for d in dims))
-    library = _recording(artifact)
-    if workspace := workspace_bytes(library, sizes):
-        tensors["workspace"] = Tensor(dtype="uint8", sizes=[workspace], role="workspace")
-        places["workspace"] = WORKSPACE
-    gpu = LauncherDevice(artifact.arch, attributes(artifact.arch), kernels(artifact.cubin or "", artifact.arch))
-    if cause := gpu.call(library, struct(members), sizes):
-        raise FlashcoreError(f"{case.name}: expected launches, found: {cause_text(cause)}")
+    call = recorded_call(artifact, case.arguments, {**case.params, **inputs})
+    if isinstance(call, Cause):
+        raise FlashcoreError(f"{case.name}: expected launches, found: {cause_text(call)}")
+    tensors = tensors_of(case)
+    if call.workspace:
+        tensors["workspace"] = Tensor(dtype="uint8", sizes=[call.workspace], role="workspace")
     ranges = {
-        name: range(place, place + _MOST_ITEM * math.prod(tensors[name].sizes) + 1) for name, place in places.items()
+        name: range(place, place + _MOST_ITEM * math.prod(tensors[name].sizes) + 1)
+        for name, place in call.addresses.items()
     }
     launches = [
         Launch(cubin=file.name, arguments=[_argument(content, ranges) for content in contents], **launch)
-        for launch, contents in zip(gpu.launches, gpu.arguments, strict=True)
+        for launch, contents in zip(call.launches, call.arguments, strict=True)
     ]
     return Plan(tensors=tensors, launches=launches)
-
-
-def _recording(artifact: Artifact) -> ctypes.CDLL:
-    """A variant's host code with a runtime that records launches."""
-    nvcc, host_code = toolchain.find_nvcc(), Path(artifact.plan_library or "").with_name(OBJECT)
-    flags = (
-        *("-std=c++17", "-shared", "-fPIC", f"-I{HARNESS_INCLUDE}", f"-I{nvcc.root / 'include'}", str(host_code)),
-        *("-Wl,-z,muldefs", "-Wl,-Bsymbolic", str(nvcc.cudart_static), "-ldl", "-lrt", "-lpthread"),
-    )
-    return ctypes.CDLL(str(host_program(RECORDER_SOURCE, flags, f"recorded-{artifact.host}.so")))
 
 
 def _argument(content: bytes, places: dict[str, range]) -> list[Value]:
