@@ -146,7 +146,7 @@ def test_what_holds_a_step_names_the_phase_that_takes_the_most() -> None:
     stalls = [factory.fact("stall_share_barrier", 41.0, "fast", shape="mission")]
     r = record(facts=[*stalls, *factory.facts_of(SHARES, "fast", shape="mission")])
     assert list(limiter.phase_shares(r, CaseSubject(Case("fast", "mission")))) == ["load", "softmax", "other"]
-    assert "at a barrier 28 %; softmax phase 52 %" in step(r).limiter
+    assert "at a barrier 28 %; softmax phase 52 % of warp time" in step(r).limiter
     assert limiter.phase_shares(r, CaseSubject(Case("slow", "mission"))) == {}
 
 

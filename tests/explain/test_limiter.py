@@ -254,7 +254,8 @@ def test_a_grid_that_leaves_sms_idle() -> None:
 def test_the_longest_phase_is_told_with_its_error() -> None:
     share = factory.fact("phase_share_load", 39.2, "fast", shape="mission", detail=Sampled(900, 1.6))
     assert text(share, **COUNTED, stall_share_wait=24.0) == (
-        "waiting for the fixed latency of the previous instruction 19 %; load phase 39 ± 2 %; unattributed 61 %"
+        "waiting for the fixed latency of the previous instruction 19 %; load phase 39 ± 2 % of warp time; "
+        "unattributed 61 %"
     )
     assert list(phase_shares(record(share), MISSION)) == ["load"]
 

@@ -90,7 +90,7 @@ class TimeParts:
         room: the share of the time beside the launch, idle SMs and the resource, %, which waits cannot exceed.
         floor: the resource of the problem's floor, and the share of the time that the floor takes, %; empty and 0 if
             the floor is unknown.
-        phase: the phase with the largest share of warp time: ``load phase 39 ± 2 %``; empty if the sources mark none.
+        phase: ``load phase 39 ± 2 % of warp time``: the phase with the largest share; empty if the sources mark none.
         note: the source of the parts if not counters.
     """
 
@@ -386,4 +386,4 @@ def _longest_phase(record: Record, subject: Subject) -> str:
     longest = max(shares, key=lambda p: shares[p][0])
     share, detail = shares[longest]
     error = f" ± {whole(max(1.0, detail.error))}" if isinstance(detail, Sampled) else ""
-    return f"{longest} phase {whole(share)}{error} %"
+    return f"{longest} phase {whole(share)}{error} % of warp time"
