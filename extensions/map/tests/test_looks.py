@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import math
-import statistics
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from flashcore.machine import python_process
-from flashcore.machine.gpu_state import Watch
 from flashcore.model.case import Case
 from flashcore.model.causes import WRONG_TIMED_ANSWER, FirstRound
 from flashcore.model.record import CaseSubject, Facts, StageResult
 from flashcore.model.settings import Bench, Limits
 from flashcore.runner import journal
-from flashcore.runner.journal import Journal, Task
-from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.process import LocalGpu
 from flashcore.runner.queue import Pool
-from flashcore.stages.bench import case_times, interleave
-from flashcore.stages.bench.child import Choose
-from flashcore.stages.bench.sets import Sets
-from flashcore_map import looks
+from flashcore.stages.bench import case_times
+from flashcore_map.looks import Nearest
 from tests.softmax_cases import case
 from tests.support import staged
 
@@ -86,10 +77,8 @@ class Stub:
 
     is_right = True
 
-    def __init__(self, variant: str, *us: float, kind: str = "choice", late: float = math.inf) -> None:
-        self._late = late
-        self.case, self.name = replace(case("right"), variant=variant), variant
-        self.is_choice, self.is_dispatcher = kind == "choice", kind == "dispatcher"
+    def __init__(self, variant: str, *us: float, is_reference: bool = False, late: float = math.inf) -> None:
+        self.variant, self.is_reference, self._late = variant, is_reference, late
         self._next, self.us = iter(us), list[float]()
         self.look()
 
@@ -101,7 +90,7 @@ class Stub:
 
 
 def lost(entrants: Sequence[Stub], share: float = 0.3) -> list[str]:
-    return [one.name for one in looks.dropped(cast("Any", entrants), share)]
+    return [one.variant for one in Nearest(["d"]).dropped(cast("Any", entrants), share)]
 
 
 def after(variant: str, *us: float) -> Stub:
@@ -138,131 +127,64 @@ def test_looks_of_the_same_round_are_compared_and_the_first_only_alone() -> None
 
 
 def test_far_is_from_the_fastest_right_choice() -> None:
-    wrong, dispatcher = Stub("a", 1.0), Stub("d", 2.0, kind="dispatcher")
+    wrong, dispatcher = Stub("a", 1.0), Stub("d", 2.0)
     wrong.is_right = False
     entrants = [wrong, dispatcher, Stub("b", 300.0), Stub("c", 380.0), Stub("e", 400.0, 400.0)]
     assert lost(entrants) == ["e"]
-    assert lost([Stub("d", 2.0, kind="dispatcher"), Stub("r", 90.0, 90.0, kind="reference")]) == ["r"], (
+    assert lost([Stub("d", 2.0), Stub("r", 90.0, 90.0, is_reference=True)]) == ["r"], (
         "without a choice, from the fastest"
     )
     assert lost([wrong]) == [], "without a right one nothing is far"
 
 
 def test_a_dispatcher_stays_however_slow_it_is() -> None:
-    assert lost([Stub("a", 10.0), Stub("b", 90.0, kind="dispatcher")]) == []
+    assert lost([Stub("a", 10.0), Stub("d", 90.0)]) == []
 
 
 #: us of the looks: of each, or of one after another; from ``LATE`` on a look has a part of the host's time.
 US: dict[str, float | Sequence[float]] = {"a": 12.0, "far": 17.0, "library": 9.0, "chooses": 10.1}
 LATE = 200.0
+MEDIANS = {"a": 10.0, "library": 7.0, "chooses": 8.1}
 
 
-def raced(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, *rounds: dict[str, float]
-) -> tuple[dict[str, Any], list[str], dict[str, list[float]]]:
-    """The variants' times, those timed after the looks, and their samples; round i takes these us, later ones as the
-    last."""
-    left: list[str] = []
-    samples: dict[str, list[float]] = {}
+def chosen(**us: float | Sequence[float]) -> tuple[Nearest, list[str]]:
+    """A selection after all looks, and what it chose of the cases above."""
+    stubs = [
+        Stub(name, *([of] * 9 if isinstance(of, float) else of), is_reference=name == "library", late=LATE)
+        for name, of in {**US, **us}.items()
+    ]
+    steps: list[str] = []
+    nearest = Nearest(["chooses", "of_another_problem"])
+    near = nearest.choose(cast("Any", stubs), steps.append)
+    assert len({*steps}) == len(steps) > 1, "each round has a time limit"
+    return nearest, [one.variant for one in near]
 
-    class Labelled:
-        """A case's calls, which take the us of each round."""
 
-        def __init__(self, label: str) -> None:
-            self._label, self._rounds = label, 0
-
-        def back_to_back(self) -> float:
-            self._rounds += 1
-            return rounds[min(self._rounds, len(rounds)) - 1][self._label]
-
-    def bench(task: Task, log: Journal, choose: Choose) -> dict[str, Any]:
-        chosen, rule, race = choose([KernelCall.from_json(c) for c in task.payload["cases"]], cast("Any", None))
-        left.extend(one.variant for one in chosen)
-        ready = cast("Any", {label: Labelled(label) for label in rounds[0]})
-        turns = interleave.Turns(Watch("cpu"), lambda *_: None, race)
-        samples.update(interleave.sample(ready, "back_to_back", rule, turns))
-        return {"variants": {n: {"samples": {"back_to_back": us}} for n, us in samples.items()}, "failed": {}}
-
-    def entrant(case: KernelCall, sets: Sets, device: str, is_dispatcher: bool) -> Stub:
-        kind = "dispatcher" if is_dispatcher else "reference" if case.is_reference else "choice"
-        us = US[case.variant]
-        return Stub(case.variant, *([us] * 9 if isinstance(us, float) else us), kind=kind, late=LATE)
-
-    monkeypatch.setattr(looks, "Entrant", entrant)
-    monkeypatch.setattr("flashcore.stages.bench.child.perform", bench)
-    cases = [replace(case("library", reference=True) if n == "library" else case("right"), variant=n) for n in US]
-    payload = {
-        "device": "cpu",
-        "modes": ["back_to_back"],
-        "cases": [replace(c, rank_by="back_to_back").to_json() for c in cases],
-        "race": {"first": 1, "full": {"chooses": []}},
-    }
-    log, dispatchers = Journal(folder / "journal-001.jsonl"), ["chooses", "of_another_problem"]
-    return looks.perform(Task("shape", payload), log, dispatchers)["variants"], left, samples
+def samples(us: Mapping[str, float]) -> dict[str, list[float]]:
+    return {name: [one] * 5 for name, one in us.items()}
 
 
 @pytest.mark.parametrize(("fastest", "dropped"), [(10.0, 15.0), (16.0, 16.0001)])
-def test_a_dropped_case_keeps_its_looks_without_what_looks_take_longer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fastest: float, dropped: float
-) -> None:
-    times, left, samples = raced(tmp_path, monkeypatch, {"a": fastest, "library": 7.0, "chooses": 8.1})
+def test_a_dropped_case_keeps_its_looks_without_what_looks_take_longer(fastest: float, dropped: float) -> None:
+    nearest, left = chosen()
     assert left == ["a", "library", "chooses"]
-    assert {len(us) for us in samples.values()} == {5}, "all get as few"
-    assert times["far"]["samples"] == {"back_to_back": [dropped]}, "above the fastest, which no dispatcher is"
-    assert times["far"]["stopped"] == ["back_to_back"]
+    times = nearest.times(samples({**MEDIANS, "a": fastest}))
+    assert times == {"far": pytest.approx(dropped)}, "above the fastest, which no dispatcher is"
 
 
-def test_where_a_dispatcher_is_behind_all_that_are_left_get_more_samples(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    us = {"a": 10.0, "library": 7.0, "chooses": 10.1}
-    times, left, samples = raced(tmp_path, monkeypatch, *[us | {"chooses": 10.3}] * 5, us)
-    assert left == [*us] and {len(each) for each in samples.values()} == {20}
-    assert statistics.median(times["chooses"]["samples"]["back_to_back"]) == 10.1, "it was chance"
+def test_where_a_dispatcher_is_behind_all_that_are_left_get_more_samples() -> None:
+    nearest, _ = chosen()
+    assert nearest.fewest < nearest.most
+    assert nearest.is_enough(samples({**MEDIANS, "chooses": 10.1}))
+    assert not nearest.is_enough(samples({**MEDIANS, "chooses": 10.3}))
+    assert nearest.is_enough(samples({"a": 10.0, "library": 7.0})), "no dispatcher was timed"
+
+
+def test_a_disturbed_look_is_no_part_of_a_dropped_cases_time() -> None:
+    nearest, left = chosen(far=(17.0, 277.0, 17.0, 17.0))
+    assert "far" not in left and nearest.times(samples(MEDIANS)) == {"far": pytest.approx(15.0)}
 
 
 def test_a_look_that_the_host_disturbed_drops_no_case() -> None:
     entrants = [Stub("a", 10.0), Stub("b", 90.0, 90.0, late=90.0), Stub("c", 90.0, 90.0)]
     assert lost(entrants) == ["c"]
-
-
-@pytest.mark.parametrize(("host_us", "late"), [(90.0, False), (150.0, True)])
-def test_a_look_is_late_if_the_host_took_longer_than_the_device_waited(
-    monkeypatch: pytest.MonkeyPatch, host_us: float, late: bool
-) -> None:
-    now = 0.0
-
-    class Caller:
-        def __init__(self, case: KernelCall, device: str) -> None:
-            self.outputs = dict
-
-        def call(self, inputs: object, outputs: object) -> None:
-            nonlocal now
-            now += host_us / 1e6
-
-    class Timer:
-        def between(self, work: Callable[[], object], *, cover: int) -> float:
-            work()
-            return 20.0
-
-    monkeypatch.setattr(looks, "Caller", Caller)
-    monkeypatch.setattr(looks, "timer_for", lambda device: Timer())
-    monkeypatch.setattr(time, "perf_counter", lambda: now)
-    sets = cast("Any", SimpleNamespace(inputs=[{}]))
-    entrant = looks.Entrant(case("right"), sets, "cpu", is_dispatcher=False)
-    assert entrant.is_late == late
-    entrant.look()
-    assert not entrant.is_late, "the device waits longer after slow calls"
-
-
-def test_without_a_race_every_case_is_timed_by_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flashcore.stages.bench.child.perform", lambda task, log, *_: {"whole": task.payload["cases"]})
-    task = Task("shape", {"cases": [1, 2], "race": {}})
-    assert looks.perform(task, Journal(tmp_path / "journal-001.jsonl")) == {"whole": [1, 2]}
-
-
-def test_a_disturbed_look_is_no_part_of_a_dropped_cases_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(US, "far", (17.0, 277.0, 17.0, 17.0))
-    us = {"a": 10.0, "library": 7.0, "chooses": 8.1}
-    variants, left, _ = raced(tmp_path, monkeypatch, us)
-    assert "far" not in left and variants["far"]["samples"] == {"back_to_back": [15.0]}
