@@ -18,6 +18,7 @@ from flashcore.pipeline import plugins
 from flashcore.records import store
 from tests import factory
 from tests.conftest import ROOT, TOY
+from tools import public_modules
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +104,19 @@ def test_what_nothing_provides_is_an_error_that_names_the_page(work: Path, tmp_p
     code, message = flashcore(command, cwd, os.environ)
     assert code == Exit.USAGE and "docs/reference/extensions.md" in message, message
     assert (ROOT / "docs" / "reference" / "extensions.md").exists()
+
+
+def test_the_extensions_of_the_documentation_import_what_is_public() -> None:
+    names = public_modules.named((ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / "reference" / "extend.md").read_text(encoding="utf-8")
+    imports = re.findall(r"(?m)^ *(?:from (flashcore[\w.]*) )?import ([\w, .]+)$", page)
+    modules = {(module, name.strip()) for module, imported in imports for name in imported.split(",") if module}
+    assert len(modules) > 10
+    assert {
+        f"{module}.{name}"
+        for module, name in modules
+        if not (public_modules.is_named(module, names) or public_modules.is_named(f"{module}.{name}", names))
+    } == set()
 
 
 @pytest.mark.slow

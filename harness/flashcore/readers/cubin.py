@@ -116,6 +116,7 @@ class Section(NamedTuple):
     info: int
 
     def content(self, data: bytes | mmap.mmap) -> bytes:
+        """Its bytes in the file ``data``; none if it only reserves memory."""
         return data[self.offset : self.offset + self.size] if self.kind != _NOBITS else b""
 
 

@@ -15,6 +15,7 @@ NEW_SEED = 1000
 
 
 def bytes_of(inputs: dict[str, Any]) -> int:
+    """The bytes of all tensors."""
     return sum(getattr(x, "nbytes", 0) for x in inputs.values())
 
 

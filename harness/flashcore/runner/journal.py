@@ -278,6 +278,7 @@ class Journal:
             self._sync()
 
     def close(self) -> None:
+        """Syncs and closes the file."""
         try:
             self._sync()
         finally:
@@ -303,6 +304,7 @@ def next_number(folder: Path) -> str:
 
 
 def unwritable(path: Path, error: OSError) -> FlashcoreError:
+    """The error that says that a journal's file or folder cannot be written."""
     return FlashcoreError(
         f"{path}: cannot write the journal: {error.strerror}\n"
         "  hint: free disk space (or give another folder) and continue with --resume"

@@ -131,6 +131,7 @@ class KernelCall:
 
     @property
     def case(self) -> Case:
+        """The variant and the shape."""
         return Case(self.variant, self.shape)
 
     @property
@@ -140,6 +141,7 @@ class KernelCall:
 
     @property
     def is_reference(self) -> bool:
+        """Whether it calls a Python reference, which returns its outputs."""
         return isinstance(self.target, Reference)
 
     @property
@@ -149,6 +151,7 @@ class KernelCall:
 
     @property
     def subject(self) -> Subject:
+        """The subject of the case's facts."""
         return CaseSubject(Case(self.variant, self.shape))
 
     @classmethod
@@ -171,6 +174,7 @@ class KernelCall:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> KernelCall:
+        """The inverse of :meth:`to_json`."""
         arguments = tuple(Argument(**{**a, "dims": tuple(a["dims"])}) for a in data["arguments"])
         fields = {key: tuple(value) if key == "calls" else value for key, value in data["target"].items()}
         target = _TARGETS[str(fields.pop("kind"))](**fields)

@@ -121,17 +121,20 @@ class Child(ABC):
 
     @property
     def has_answered(self) -> bool:
+        """Whether any of its tasks has an answer."""
         return len(self.open) < len(self.tasks)
 
     @abstractmethod
-    def start(self) -> None: ...
+    def start(self) -> None:
+        """Starts the process with its tasks."""
 
     @abstractmethod
     def poll(self) -> list[TaskResult]:
         """The answers since the last call; ``ended`` is then true if no more will come."""
 
     @abstractmethod
-    def kill(self) -> None: ...
+    def kill(self) -> None:
+        """Ends the process and all that it started."""
 
     def give(self, tasks: Sequence[Task]) -> None:
         """Gives more tasks to a waiting process; with none, it ends."""

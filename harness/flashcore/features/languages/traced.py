@@ -75,6 +75,7 @@ class Package:
 
     @property
     def version(self) -> str | None:
+        """The installed release; ``None`` without one."""
         return toolchain.version_of(self.name)
 
 
@@ -106,6 +107,7 @@ class Traced:
 
     @property
     def version(self) -> str | None:
+        """The compiler's release; ``None`` if it is not installed."""
         return self._package.version
 
     def build(self, suite: Suite, folder: Path, archs: Sequence[str], variants: Iterable[Variant]) -> list[Artifact]:
