@@ -287,7 +287,8 @@ class Inputs:
         stamp = hashlib.sha256(cache.stamp(paths).encode()).hexdigest()
         content = cache.recall(self._folder, f"content-{name}", stamp)
         if not isinstance(content, str):
-            content = _contents(tuple(paths), stamp)
+            contents = " ".join(_content(path, cache.stamp([path])) for path in paths)
+            content = hashlib.sha256(contents.encode()).hexdigest()
             cache.keep(self._folder, f"content-{name}", stamp, content)
         return content
 
@@ -305,9 +306,5 @@ def _hash(path: str) -> str:
 
 
 @functools.cache
-def _contents(paths: tuple[Path, ...], stamp: str) -> str:
-    content = hashlib.sha256()
-    for path in paths:
-        data = path.read_bytes()
-        content.update(f"{len(data)} ".encode() + data)
-    return content.hexdigest()
+def _content(path: Path, stamp: str) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
