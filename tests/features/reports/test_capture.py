@@ -47,16 +47,16 @@ import subprocess
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 subprocess.Popen([sys.executable, '-c', {stubborn!r}])
 """
-    result = run(starts + LOOP + "time.sleep(99)", tmp_path, time_limit=15)
+    result = run(starts + LOOP + "time.sleep(99)", tmp_path, time_limit=5)
     survey, measure = result.runs
-    assert survey.code is None and survey.cause == Hang(15) and len(survey.rows) == 30
-    assert len(measured(result)) == 2 and not result.missed and measure.cause == Hang(15)
+    assert survey.code is None and survey.cause == Hang(5) and len(survey.rows) == 30
+    assert len(measured(result)) == 2 and not result.missed and measure.cause == Hang(5)
     assert not [p for p in _command_lines() if tmp_path.name in p and "time.sleep(99)" in p]
 
 
 def test_a_command_that_hung_is_ended_once_its_launches_are_measured(tmp_path: Path) -> None:
-    survey, measure = run(LOOP + "time.sleep(99)", tmp_path, time_limit=15).runs
-    assert survey.cause == Hang(15) and measure.code is None and measure.cause == capturing.Stopped()
+    survey, measure = run(LOOP + "time.sleep(99)", tmp_path, time_limit=5).runs
+    assert survey.cause == Hang(5) and measure.code is None and measure.cause == capturing.Stopped()
 
 
 def _command_lines() -> list[str]:

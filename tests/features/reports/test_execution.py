@@ -58,7 +58,7 @@ def test_what_the_command_started_ends_with_it_before_the_wrapper(tmp_path: Path
     """Also what does not heed SIGTERM; the wrapper then still writes its report."""
     report = tmp_path / "report"
     wrapped = f"import subprocess, sys, time; subprocess.call(sys.argv[1:]); time.sleep(1); open({str(report)!r}, 'w')"
-    assert run(tmp_path, STARTS, (sys.executable, "-c", wrapped), time_limit=15).cause == Hang(15)
+    assert run(tmp_path, STARTS, (sys.executable, "-c", wrapped), time_limit=5).cause == Hang(5)
     pids = [int(pid) for pid in (tmp_path / "output").read_text().split()]
     assert len(pids) == 3 and all(map(has_ended, pids)) and report.exists()
 
