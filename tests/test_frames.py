@@ -5,7 +5,6 @@ import math
 import sys
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from flashcore import frames
@@ -18,6 +17,9 @@ from flashcore.model.case import Case
 from flashcore.model.causes import CodeChanged
 from flashcore.model.record import CaseSubject, Fact, Facts, Record
 from tests import factory
+from tests.support.late import optional
+
+pd = optional("pandas")
 
 
 @pytest.fixture(scope="module")

@@ -18,9 +18,9 @@ import pytest
 
 from flashcore.machine import toolchain
 from tests.conftest import ROOT
+from tests.support.late import needs
 
-pytest.importorskip("setuptools")
-pytestmark = pytest.mark.slow
+pytestmark = [needs("setuptools"), pytest.mark.slow]
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 CACHES = shutil.ignore_patterns("__pycache__", "*.egg-info")
 ARCHS = re.compile(r"^archs = .*$", re.MULTILINE)

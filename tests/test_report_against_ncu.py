@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("ncu_report")
-
 from flashcore.features.compare import page as compare_page
 from flashcore.features.reports import assemble
 from tests.support.judged import book_of
+from tests.support.late import needs
 from tests.support.ncu_reports import read_by_itself
 from tests.support.pages import Page, render
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = [needs("ncu_report"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
 #: Variant → its only launch in the report.
 LAUNCHES = {"ns_strided_float": 3, "ns_strided_double": 4, "spilly_96": 5}

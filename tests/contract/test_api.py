@@ -9,8 +9,9 @@ import pytest
 
 import flashcore as fc
 from tests.contract.conftest import compare
+from tests.support.late import needs
 
-pytest.importorskip("pandas")
+pytestmark = needs("pandas")
 
 
 def rows(frame: Any, *columns: str) -> list[str]:

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.contract.conftest import compare
+from tests.support.late import needs
 
-pytest.importorskip("mcp", reason="package: mcp")
+pytestmark = needs("mcp")
 
 
 class Client:

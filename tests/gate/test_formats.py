@@ -14,9 +14,10 @@ from flashcore.gate.formats import FORMATS
 from flashcore.gate.wording import sentence
 from flashcore.model.record import Record
 from tests import factory
+from tests.support.late import optional
 from tests.support.verdicts import KINDS, TODAY, example, judged, places, suite, troubled
 
-jsonschema = pytest.importorskip("jsonschema")
+jsonschema = optional("jsonschema")
 
 
 def render(form: str, record: Record) -> str:

@@ -11,11 +11,12 @@ import pytest
 
 from flashcore.runner.problem_file import load_file, load_problem
 from tests.conftest import ROOT
+from tests.support.late import Late, optional
 
-torch = pytest.importorskip("torch")
+torch = optional("torch")
 FOLDER = ROOT / "kernels/attention_general"
-GENERAL = load_problem(FOLDER, "general.py")
-FA4 = load_file(str(FOLDER / "fa4.py"))
+GENERAL = Late(lambda: load_problem(FOLDER, "general.py"))
+FA4 = Late(lambda: load_file(str(FOLDER / "fa4.py")))
 
 
 def inputs(**given: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -6,7 +6,6 @@ import random
 import statistics
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +13,9 @@ from hypothesis import strategies as st
 from flashcore.model.case import Case
 from flashcore.model.intervals import _lowest, _resampled_medians, is_decided, levels, outpaced, ratio, ratios
 from tests.conftest import published
+from tests.support.late import optional
 
+np = optional("numpy")
 series = st.lists(st.floats(min_value=0.01, max_value=1e6), min_size=1, max_size=60)
 
 

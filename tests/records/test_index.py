@@ -13,9 +13,10 @@ from flashcore.model.case import Case
 from flashcore.records import packed as pack
 from flashcore.records import store
 from flashcore.records.index import NAME, Index
+from tests.support.late import needs
 from tests.support.nights import run_of, write
 
-pytest.importorskip("numpy")
+pytestmark = needs("numpy")
 
 
 def times(profiles: Path, *more: Path) -> list[tuple[str, float]]:

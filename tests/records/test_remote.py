@@ -14,10 +14,11 @@ from flashcore.errors import Exit, FlashcoreError
 from flashcore.records import packed as pack
 from flashcore.records.index import Index
 from flashcore.records.remote import mirrored
+from tests.support.late import needs, optional
 from tests.support.nights import run_of, write
 
-pytest.importorskip("numpy")
-fsspec = pytest.importorskip("fsspec")
+pytestmark = needs("numpy")
+fsspec = optional("fsspec")
 
 
 @pytest.fixture(params=["memory", "file"])

@@ -9,8 +9,9 @@ import pytest
 
 from flashcore.runner import inputs
 from flashcore.runner.inputs import make_inputs_once
+from tests.support.late import optional
 
-torch = pytest.importorskip("torch")
+torch = optional("torch")
 
 
 def test_a_seed_is_made_once_if_few_others_are_used_in_between(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-import torch
 
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.machine import python_process
@@ -21,6 +20,9 @@ from flashcore.runner import kernel_call
 from flashcore.runner.kernel_call import Caller, Compiled, KernelCall, Launched
 from tests import update_cases
 from tests.softmax_cases import case
+from tests.support.late import optional
+
+torch = optional("torch")
 
 
 def test_case_survives_json() -> None:
@@ -106,31 +108,25 @@ def given() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "bias", "words"),
     [
-        (
-            {"c": None},
-            False,
-            r"initial content of c, float32 \[5, 7\], found none\n  hint: the manifest lists it",
-        ),
-        ({"c": torch.ones(7, 5)}, False, r"\[5, 7\], found torch.float32 \[7, 5\]"),
-        ({"c": torch.ones(5, 7).double()}, False, r"found torch.float64 \[5, 7\]"),
-        ({"c": 1.0}, False, r"float32 \[5, 7\], found 1.0"),
-        ({"b": None}, False, "expected make_inputs\\(\\) to return b, found none"),
-        (
-            {"bias": torch.ones(7)},
-            False,
-            "expected make_inputs\\(\\) to return no bias, as bias = false declares, found torch",
-        ),
+        ({"c": lambda: None}, False, r"initial content of c, float32 \[5, 7\], found none\n  hint: the manifest lists"),
+        ({"c": lambda: torch.ones(7, 5)}, False, r"\[5, 7\], found torch.float32 \[7, 5\]"),
+        ({"c": lambda: torch.ones(5, 7).double()}, False, r"found torch.float64 \[5, 7\]"),
+        ({"c": lambda: 1.0}, False, r"float32 \[5, 7\], found 1.0"),
+        ({"b": lambda: None}, False, "expected make_inputs\\(\\) to return b, found none"),
+        ({"bias": lambda: torch.ones(7)}, False, "to return no bias, as bias = false declares, found torch"),
         ({}, True, "expected make_inputs\\(\\) to return a tensor bias, as shape small declares, found none"),
     ],
 )
-def test_inputs_that_are_not_what_the_schema_says(change: dict[str, Any], bias: bool, words: str) -> None:
+def test_inputs_that_are_not_what_the_schema_says(
+    change: Mapping[str, Callable[[], Any]], bias: bool, words: str
+) -> None:
     reference = dataclasses.replace(
         update_cases.case("in_place", bias=bias), target=Compiled("peers.py:in_place", __name__, ([LAUNCH],))
     )
     caller = Caller(reference, ModuleType("problem"), "cpu")
     caller.target = lambda *_: None
     with pytest.raises(UsageError, match=words):
-        caller.call({**given(), **change}, caller.outputs())
+        caller.call({**given(), **{name: make() for name, make in change.items()}}, caller.outputs())
 
 
 def test_each_call_starts_from_what_the_inputs_hold_and_leaves_them_alone() -> None:

@@ -12,8 +12,9 @@ from flashcore.errors import UsageError
 from flashcore.model.suite import Argument
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.references import References
+from tests.support.late import optional
 
-torch = pytest.importorskip("torch")
+torch = optional("torch")
 OUT = Argument("out", "tensor", True, ("N",), "float16")
 CASE = KernelCall(
     variant="v", shape="s", suite="toy", root="root", problem_file="problem.py", params={"N": 2}, arguments=(OUT,),

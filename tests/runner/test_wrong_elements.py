@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+from tests.support.late import optional
+
+torch = optional("torch")
 
 from flashcore.runner.wrong_elements import pattern  # noqa: E402
 

@@ -14,8 +14,9 @@ import pytest
 from flashcore.suites import schema
 from flashcore.suites.parts import MANIFEST
 from tests.conftest import ROOT, TOY, flashcore
+from tests.support.late import optional
 
-jsonschema = pytest.importorskip("jsonschema")
+jsonschema = optional("jsonschema")
 
 
 def included(folder: Path) -> list[Path]:

@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from flashcore.model.record import Facts, Record, Source
 from flashcore.records import store
 from tests import factory
+from tests.support.late import optional
 
+np = optional("numpy")
 FIRST = datetime.datetime(2026, 1, 1, 3)
 
 

@@ -19,10 +19,11 @@ from flashcore.pipeline import plugins
 from flashcore.pipeline.judging import Rules, judge_record
 from tests import factory
 from tests.recorded import RECORDED
+from tests.support.late import optional
 from tests.support.verdicts import KINDS, TODAY, example, judged, places, suite, troubled
 
-jsonschema = pytest.importorskip("jsonschema")
-etree = pytest.importorskip("lxml.etree")
+jsonschema = optional("jsonschema")
+etree = optional("lxml.etree")
 
 SCHEMAS = RECORDED / "schemas"
 

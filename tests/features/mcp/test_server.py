@@ -15,22 +15,19 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-pytest.importorskip("mcp", reason="package: mcp")
-
 import anyio
+import pytest
 from anyio.abc import ByteReceiveStream
-from mcp import Client
-from mcp.client.stdio import StdioServerParameters
-from mcp_types import CallToolResult, TextContent
 
-from flashcore.features.mcp import command, server
+from flashcore.features.mcp import command
 from flashcore.machine import python_process
 from flashcore.records import store
 from tests import factory, forks
 from tests.conftest import TESTS, TOY, StuckNvcc
+from tests.support.late import needs, optional
 
+pytestmark = needs("mcp")
+mcp, stdio, server = map(optional, ("mcp", "mcp.client.stdio", "flashcore.features.mcp.server"))
 Answer = Mapping[str, Any]
 
 
@@ -94,7 +91,7 @@ async def _started(command: list[str], *, cwd: Path, env: dict[str, str], **_: A
 
 
 @contextlib.asynccontextmanager
-async def connected(root: Path, *words: str) -> AsyncIterator[Client]:
+async def connected(root: Path, *words: str) -> AsyncIterator[Any]:
     """A client of a server in this process."""
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
@@ -102,44 +99,43 @@ async def connected(root: Path, *words: str) -> AsyncIterator[Client]:
     made = server.server([*map(Path, given.roots)], given.answer_bytes, host_code=given.allow_host_code)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(anyio, "open_process", _started)
-        async with Client(made, read_timeout_seconds=120) as client:
+        async with mcp.Client(made, read_timeout_seconds=120) as client:
             yield client
 
 
 @contextlib.asynccontextmanager
-async def apart(root: Path, *words: str, env: Mapping[str, str]) -> AsyncIterator[Client]:
+async def apart(root: Path, *words: str, env: Mapping[str, str]) -> AsyncIterator[Any]:
     """A client of a server of the command line."""
     line = python_process.command("flashcore", "mcp", "--root", str(root), *words)
     variables = {**env, "PYTHONDONTWRITEBYTECODE": "1"}
-    parameters = StdioServerParameters(command=line[0], args=line[1:], env=variables, cwd="/")
-    async with Client(parameters, read_timeout_seconds=120) as client:
+    parameters = stdio.StdioServerParameters(command=line[0], args=line[1:], env=variables, cwd="/")
+    async with mcp.Client(parameters, read_timeout_seconds=120) as client:
         yield client
 
 
-def call(root: Path, tool: str, *words: str, **arguments: Any) -> CallToolResult:
+def call(root: Path, tool: str, *words: str, **arguments: Any) -> Any:
     """One call."""
 
-    async def run() -> CallToolResult:
+    async def run() -> Any:
         async with connected(root, *words) as client:
             return await client.call_tool(tool, arguments)
 
     return anyio.run(run)
 
 
-def answer(result: CallToolResult) -> Answer:
+def answer(result: Any) -> Answer:
     """The answer, which both forms have."""
     data: Answer = result.structured_content
     assert json.loads(text(result)) == data and not result.is_error, data
     return data
 
 
-def text(result: CallToolResult) -> str:
+def text(result: Any) -> str:
     [content] = result.content
-    assert isinstance(content, TextContent)
     return str(content.text)
 
 
-def error(result: CallToolResult) -> Answer:
+def error(result: Any) -> Answer:
     data: Answer = result.structured_content
     assert result.is_error and {"type", "hint"} <= data.keys(), data
     return data
@@ -182,10 +178,10 @@ def test_the_tools_that_only_read(place: Path) -> None:
     anyio.run(run)
 
 
-def calls(root: Path, asked: Iterable[tuple[str, dict[str, Any]]], *words: str) -> list[CallToolResult]:
+def calls(root: Path, asked: Iterable[tuple[str, dict[str, Any]]], *words: str) -> list[Any]:
     """Calls to one server, in turn."""
 
-    async def run() -> list[CallToolResult]:
+    async def run() -> list[Any]:
         async with connected(root, *words) as client:
             return [await client.call_tool(tool, arguments) for tool, arguments in asked]
 

@@ -20,11 +20,11 @@ from flashcore.model.record import CaseSubject, CodeSubject, Fact, Record, Sourc
 from flashcore.readers.ncu.results import Report
 from flashcore.records import lookup, soundness, store
 from tests.recorded import RECORDED
+from tests.support.late import needs
 from tests.support.ncu_reports import read_by_itself
 
 NAMES = ("app_full", "app_basic", "app_graph", "triton_full")
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-pytest.importorskip("ncu_report")
+pytestmark = [needs("ncu_report"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
 
 def recorded(*reports: Report, **options: Any) -> Record:

@@ -13,9 +13,10 @@ from flashcore.model.record import Record
 from flashcore.records import lookup, store
 from flashcore.report.view import Book
 from tests import factory
+from tests.support.late import needs
 from tests.support.nights import run_of, write
 
-pytest.importorskip("numpy")
+pytestmark = needs("numpy")
 
 
 def other_gpu(record: Record, night: int) -> Record:

@@ -40,9 +40,10 @@ from flashcore.stages.compiling import compile_all
 from flashcore.suites.load import load
 from tests import factory
 from tests.conftest import ROOT, no_disassembler
+from tests.support.late import needs
 from tests.support.triton_suite import HARMLESS, SOURCE, VERSION, written
 
-pytest.importorskip("triton")
+pytestmark = needs("triton")
 PINNED = f"triton=={VERSION}" in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
 ARCH = "sm_89"
 TODAY = date(2026, 6, 1)
