@@ -55,7 +55,7 @@ def test_the_record_says_which_gpu_timed_what(tmp_path: Path) -> None:
     for s in SHAPES:  # compared with what the same GPU timed
         speedup = facts.get("speedup_vs_baseline", CaseSubject(Case("right", s)))
         assert speedup is not None and speedup.number is not None
-    gpus = bench.used(TWO, tmp_path, Measured().plus(result, NOTE))
+    gpus = gpu_stages.used(TWO, tmp_path, Measured().plus(result, NOTE))
     assert [g.uuid for g in gpus] == ["GPU-a", "GPU-b"] and not any(g.remark for g in gpus)
     shapes = [{c.shape for c in g.cases["bench"]} for g in gpus]
     assert shapes[0] | shapes[1] == set(SHAPES) and not shapes[0] & shapes[1] and all(shapes)
@@ -69,7 +69,7 @@ def test_the_record_says_which_gpu_timed_what(tmp_path: Path) -> None:
     timing_facts = [
         factory.fact(n, x, v, shape=s) for n, xs in seen.items() for x, (v, s) in zip(xs, cases, strict=True)
     ]
-    first, second = bench.used(TWO, tmp_path, Measured().plus(replace(result, facts=tuple(timing_facts)), NOTE))
+    first, second = gpu_stages.used(TWO, tmp_path, Measured().plus(replace(result, facts=tuple(timing_facts)), NOTE))
     assert (first.sm_clock_mhz, first.temperature, first.throttle) == (1850.0, 60.0, ("power_cap",))
     assert (second.sm_clock_mhz, second.temperature, second.throttle) == (None, None, ())
 
@@ -78,7 +78,7 @@ def test_a_single_gpu_has_an_entry_if_it_was_named(tmp_path: Path) -> None:
     result = bench.run(on(tmp_path), CASES[:2])
     assert {o.status for o in result.outcomes} == {"ok"}
     result = bench.run(on(tmp_path / "named", TWO[1]), CASES[:2])
-    (gpu,) = bench.used(TWO[1:], tmp_path / "named", Measured().plus(result, NOTE))
+    (gpu,) = gpu_stages.used(TWO[1:], tmp_path / "named", Measured().plus(result, NOTE))
     assert gpu.uuid == "GPU-b" and len(gpu.cases["bench"]) == 2
 
 
