@@ -16,7 +16,7 @@ from flashcore.model.record import Measured, Record, StageNote
 from flashcore.model.settings import Settings
 from flashcore.pipeline.opening import open_context
 from flashcore.records import assemble, store
-from flashcore.stages.cases import child_cases, sort_out
+from flashcore.stages.cases import sort_out
 from flashcore.stages.check import check
 
 
@@ -41,8 +41,8 @@ def check_references(settings: Settings, say: Say) -> Record:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="flashcore-check-") as folder:
         context = replace(context, gpu=None, gpu_arch=None, device="cpu", folder=Path(folder), say=say)
-        ready, left_out = sort_out(context, "check", [])
-        result = check.run(context, child_cases(context, ready))
+        cases, left_out = sort_out(context, "check", [])
+        result = check.run(context, cases)
         result = replace(result, outcomes=(*result.outcomes, *left_out))
     note = StageNote("check", "ok", round(time.monotonic() - began, 3), "on a CPU, only references")
     environment = of_this_machine(Path(context.suite.root), None, None, None, None)

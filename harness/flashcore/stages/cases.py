@@ -29,8 +29,10 @@ from flashcore.stages.context import Context
 Pair = tuple[Variant, Shape]
 
 
-def sort_out(context: Context, stage: Stage, before: Sequence[CaseOutcome]) -> tuple[list[Pair], list[CaseOutcome]]:
-    """The cases that a stage can run, and the outcomes of those that it cannot.
+def sort_out(
+    context: Context, stage: Stage, before: Sequence[CaseOutcome]
+) -> tuple[list[KernelCall], list[CaseOutcome]]:
+    """The calls of the cases that a stage can run, and the outcomes of those that it cannot.
 
     Args:
         before: the outcomes of earlier stages.
@@ -56,7 +58,7 @@ def sort_out(context: Context, stage: Stage, before: Sequence[CaseOutcome]) -> t
             leave(variant, shape, *obstacle)
         else:
             ready.append((variant, shape))
-    return ready, left_out
+    return child_cases(context, ready), left_out
 
 
 def _obstacle(context: Context, variant: Variant, plan: Plan | None) -> tuple[CaseStatus, Cause] | None:

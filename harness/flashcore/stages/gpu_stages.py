@@ -24,8 +24,8 @@ from flashcore.model.text import count
 from flashcore.runner.journal import lost_in, measured_on
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.process import Place
-from flashcore.stages import cases
 from flashcore.stages.bench import bench
+from flashcore.stages.cases import sort_out
 from flashcore.stages.check import check
 from flashcore.stages.context import Context
 from flashcore.stages.profile import profile
@@ -56,8 +56,7 @@ def measure(context: Context) -> Measured:
     measured = Measured()
     with context.workers.leased(context.say) if names else contextlib.nullcontext():
         for name in names:
-            ready, left_out = cases.sort_out(context, name, measured.outcomes)
-            calls = cases.child_cases(context, ready)
+            calls, left_out = sort_out(context, name, measured.outcomes)
             measured, done = _run(context, name, calls, left_out, measured)
             if not done:
                 break

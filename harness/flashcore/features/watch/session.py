@@ -32,7 +32,7 @@ from flashcore.pipeline.recording import joined
 from flashcore.records import store
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.stages.bench import case_times
-from flashcore.stages.cases import Pair, child_cases, sort_out
+from flashcore.stages.cases import child_cases, sort_out
 from flashcore.stages.check import check
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.context import Context
@@ -207,12 +207,12 @@ class Session:
                 result, content = self._timed(context, variant, case, save.longer)
                 measured = measured.plus(result, StageNote("bench", "ok", 0.0, ""))
                 yield answer("faster", content, case.shape)
-            ready, _ = sort_out(only, "profile", outcomes)
-            if ready:
-                measured = measured.plus(self._profiled(only, ready), StageNote("profile", "ok", 0.0, ""))
+            profiled, _ = sort_out(only, "profile", outcomes)
+            if profiled:
+                measured = measured.plus(self._profiled(only, profiled), StageNote("profile", "ok", 0.0, ""))
         at_last = _answers(context, measured, variant)
-        for _, shape in ready:
-            yield answer("limits", answers.of_limits(at_last.of(Case(variant.name, shape.name))), shape.name)
+        for case in profiled:
+            yield answer("limits", answers.of_limits(at_last.of(case.case)), case.shape)
         yield answer("budgets", answers.of_budgets(at_last.budgets(variant.name)))
         advice.cache_clear()  # it would keep the records of the last saves
 
@@ -249,9 +249,8 @@ class Session:
         builds["last save"] = case
         return result, answers.of_times(answer)
 
-    def _profiled(self, context: Context, ready: Sequence[Pair]) -> StageResult:
+    def _profiled(self, context: Context, cases: Sequence[KernelCall]) -> StageResult:
         """The counters, by CUPTI in the process that has the GPU; if it cannot, by an ncu that waits in a folder."""
-        cases = child_cases(context, ready)
         try:
             if not self._needs_ncu:
                 return cupti.run(context, cases, _of_builds(cases))
@@ -265,7 +264,7 @@ class Session:
             self.say(f"profile: {error}")
             return StageResult()
         finally:
-            self._prepare(replace(context, shapes=tuple(shape for _, shape in ready)))
+            self._prepare(replace(context, shapes=tuple(context.suite.shapes[c.shape] for c in cases)))
 
     def _prepare(self, context: Context) -> None:
         """Starts what the next answers need: the process that has the GPU, unless it waits, and one under ncu if that
@@ -316,8 +315,8 @@ def _cases(context: Context, stage: Stage, before: Sequence[CaseOutcome]) -> tup
 
     A process loads a library once, and registers each library's operator under another name.
     """
-    ready, left_out = sort_out(context, stage, before)
-    return _of_builds(child_cases(context, ready)), left_out
+    cases, left_out = sort_out(context, stage, before)
+    return _of_builds(cases), left_out
 
 
 def _of_builds(cases: Sequence[KernelCall]) -> list[KernelCall]:
