@@ -37,10 +37,10 @@ from flashcore.pipeline.judging import Rules, judge_record
 
 RUNS = (
     "20261201T110251Z-5b8e",
-    "20261201T110721Z-2275",
+    "20261201T143527Z-bd55",
     "20261201T113945Z-7c3c",
-    "20261201T111310Z-fc90",
-    "20261201T111158Z-403b",
+    "20261201T143237Z-8188",
+    "20261201T143401Z-338d",
 )
 #: Pairs of figures that must be compared at least.
 LEAST = 2000

@@ -16,7 +16,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
@@ -165,38 +164,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 # --- tests on a GPU -------------------------------------------------------------------------------
 #
-# Times are void while another process has a context on the GPU. The commands lease it; so does all else that uses it.
+# Times are void while another process has a context on the GPU. Commands lease it while they measure, and so does each
+# test that uses it otherwise: tests may run in parallel.
 
+#: Python that runs before a command whose test has the GPU's lease: the command takes a lease of its own.
+LEASED = "import os, tempfile\ntempfile.tempdir = os.getcwd()"
 #: Set in the process of a test marked ``gpu(process=True)``.
 IN_PROCESS = "FLASHCORE_TESTS_PROCESS"
 
 
 def gpu_lease() -> contextlib.AbstractContextManager[None]:
-    """Leases every GPU for a test that uses one without a command that would."""
+    """Leases every GPU; nothing without one."""
     return gpu_choice.leases(gpu_choice.visible())
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """A test marked ``gpu(alone=True)`` runs while no other uses the GPU: its processes stay there between commands."""
-    marker = item.get_closest_marker("gpu")
-    if marker is None or Gpu.find() is None or IN_PROCESS in os.environ:
-        return (yield)
-    with (Path(tempfile.gettempdir()) / "flashcore-tests-gpu.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX if marker.kwargs.get("alone") else fcntl.LOCK_SH)
-        return (yield)
+@pytest.fixture
+def leased_gpu() -> Iterator[None]:
+    with gpu_lease():
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """A test marked ``gpu(process=True)`` uses the GPU in its own process, which then ends."""
+    """A test marked ``gpu(process=True)`` uses the GPU in its own process, which then ends, and with it the context."""
     marker = pyfuncitem.get_closest_marker("gpu")
     if marker is None or not marker.kwargs.get("process") or IN_PROCESS in os.environ:
         return None
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", pyfuncitem.nodeid]
+    config = pyfuncitem.config
+    plugins = [word for name in ["no:xdist", "no:cacheprovider", *config.option.plugins] for word in ("-p", name)]
+    command = [sys.executable, "-m", "pytest", "-q", *plugins, pyfuncitem.nodeid]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     with gpu_lease():
         done = subprocess.run(
-            command, cwd=pyfuncitem.config.rootpath, env=os.environ | {IN_PROCESS: "1"}, capture_output=True, text=True
+            command, cwd=config.rootpath, env=environment | {IN_PROCESS: "1"}, capture_output=True, text=True
         )
     assert done.returncode == 0, done.stdout + done.stderr
     return True
@@ -499,7 +499,7 @@ def flashcore(
     }
     recorded = forks.of(forks.COMMANDS)
     if recorded.can(environment):
-        return recorded.run(["-c", code, *words], cwd, environment, timeout=300)
+        return recorded.run(["-c", code, *words], cwd, environment, timeout=600)
     return subprocess.run(
         [sys.executable, "-c", code, *words],
         cwd=cwd,
@@ -507,7 +507,7 @@ def flashcore(
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=600,
     )
 
 

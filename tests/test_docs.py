@@ -144,6 +144,33 @@ def test_the_ladders_page_is_what_the_manifest_and_its_run_give(capsys: pytest.C
     assert page == capsys.readouterr().out, "hint: make ladder"
 
 
+LIBRARIES = {"cuDNN": "cudnn", "FlashAttention-2": "flash", "FlashAttention-3": "fa3", "FlashAttention-4": "fa4"}
+
+
+@pytest.mark.slow
+def test_the_shapes_where_a_library_is_faster_are_those_of_the_published_runs() -> None:
+    text = (ROOT / "docs" / "reference" / "results.md").read_text(encoding="utf-8")
+    lines = re.findall(r"(?m)^\| (\d+T.*) \|$", text)
+    shown = [[cell.split(":")[0].strip("` ") for cell in line.split(" | ")] for line in lines]
+    slower = []
+    for run in dict.fromkeys(cells[0] for cells in shown):
+        readings = Readings(store.read(published_run(run)))
+        timed = [s for s in readings.record.suite.shapes.values() if "bench" in s.stages]
+        for row in (Row(readings, shapes) for shapes in readings.record.suite.rows(timed)):
+            winner = next(name for name in row.times if name not in row.references)
+            speedup = row.over(winner, row.reference)
+            if speedup and speedup.value < 1:
+                assert row.reference and row.shape.rank_by == "back_to_back"
+                slower.append((run, row.shape.name, winner, row.reference))
+                times = [readings.of("back_to_back_p50", name, row.shape.name).value for name in slower[-1][2:]]
+                cells = shown[len(slower) - 1]
+                assert [float(cells[3]), float(cells[5])] == pytest.approx(times, rel=0.006)
+                assert float(cells[6]) == pytest.approx(speedup.value, abs=0.006)
+    assert [(*cells[:3], LIBRARIES[cells[4]]) for cells in shown] == [
+        (run, shape, winner, reference.partition("_")[0]) for run, shape, winner, reference in slower
+    ]
+
+
 @pytest.mark.slow
 def test_the_results_are_those_of_the_published_run() -> None:
     text = (ROOT / "docs" / "reference" / "results.md").read_text(encoding="utf-8")
@@ -154,14 +181,15 @@ def test_the_results_are_those_of_the_published_run() -> None:
     timed = [s for s in record.suite.shapes.values() if "bench" in s.stages and not s.params["LSE"]]
     rows_of = [Row(readings, shapes) for shapes in record.suite.rows(timed)]
     by_sizes = {_sizes(row.shape): row for row in rows_of if row.reference}
-    of_readme = re.findall(r"(?m)^\| \d+,.*", (ROOT / "README.md").read_text(encoding="utf-8"))
-    assert len(of_readme) == 2 and {*of_readme} <= {*text.splitlines()}
+    of_readme = re.search(r"([\d.]+) to ([\d.]+) times as fast", (ROOT / "README.md").read_text(encoding="utf-8"))
     rows = [[c.strip(" `") for c in line.split("|")[1:-1]] for line in text.splitlines() if re.match(r"\| \d+,", line)]
     assert len(by_sizes) == len(rows) >= 10
+    ratios = sorted((row[-1].partition(",")[0] for row in rows), key=float)
+    assert of_readme and of_readme.groups() == (ratios[0], ratios[-1])
     for sizes, variant, isolated, back_to_back, reference, theirs_isolated, theirs_back_to_back, ratio in rows:
         row = by_sizes[sizes]
         fastest = row.reference
-        assert fastest and fastest.startswith({"cuDNN": "cudnn", "FlashAttention-2": "flash"}[reference]), sizes
+        assert fastest and fastest.startswith(LIBRARIES[reference]), sizes
         number, mode = ratio.split(", ")
         assert mode == row.shape.rank_by.replace("_", " "), sizes
         shown = (isolated, back_to_back, theirs_isolated, theirs_back_to_back)

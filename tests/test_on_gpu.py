@@ -25,7 +25,7 @@ from flashcore.model.record import CaseOutcome, CaseSubject, Facts, Record
 from flashcore.records import lookup, store
 from flashcore.runner.kernel_call import KernelCall, Operator
 from flashcore.suites import load
-from tests.conftest import FAULTS, ROOT, TOY, UPDATE, Built, build_once, flashcore, gpu_lease
+from tests.conftest import FAULTS, LEASED, ROOT, TOY, UPDATE, Built, build_once, flashcore, gpu_lease
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("whole_cuda_headers")]
 
@@ -260,10 +260,9 @@ calls = {[*STRIDED]!r}
         assert expected in result, call
 
 
-@pytest.mark.gpu(alone=True)
 def test_another_process_on_the_gpu_voids_its_times(tmp_path: Path, build_dirs: Callable[[Path], str]) -> None:
     busy = "import torch, time; torch.ones(1, device='cuda'); print('there', flush=True); time.sleep(300)"
-    with subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE, text=True) as other:
+    with gpu_lease(), subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE, text=True) as other:
         try:
             assert other.stdout is not None and other.stdout.readline() == "there\n"
             words = (
@@ -277,7 +276,7 @@ def test_another_process_on_the_gpu_voids_its_times(tmp_path: Path, build_dirs: 
                 "--samples",
                 "10",
             )
-            done = flashcore(*words, cwd=tmp_path)
+            done = flashcore(*words, cwd=tmp_path, start=LEASED)
         finally:
             other.kill()
     assert done.returncode == Exit.OK, done.stdout + done.stderr

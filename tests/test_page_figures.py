@@ -462,7 +462,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 #: With times, counters, samples and listings.
-RUN = "20261201T111310Z-fc90"
+RUN = "20261201T143237Z-8188"
 
 
 @pytest.mark.slow

@@ -128,9 +128,8 @@ def test_every_case_of_a_published_run_with_counters_has_limiters_with_evidence(
 def test_the_ladders_cases_have_the_limiters_that_were_seen() -> None:
     recorded = published("attention")
     text = time_parts(recorded, "tma_split_keys", "mission").text
-    assert re.match(
-        r"SMs without warps \d+ %; load phase \d+ ± \d %; launches \d+ %; waiting for the fixed latency", text
-    )
+    phase = r"load phase \d+ ± \d % of warp time"
+    assert re.match(rf"SMs without warps \d+ %; {phase}; launches \d+ %; waiting for the fixed latency", text)
     idle = time_parts(recorded, "register_o", "mission").limiter
     assert idle and idle.text == "idle SMs" and idle.evidence == "blocks 64, 132 SMs: 68 have no block"
     best = remedies(recorded, "mission")["idle_sms"][0]

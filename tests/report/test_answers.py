@@ -23,7 +23,7 @@ from tests.support.judged import judged, summarized
 from tests.test_page_figures import figures, of
 
 #: With counters, without, and of the machine's roofs.
-RUNS = ("20261201T111158Z-403b", "20261201T111310Z-fc90", "20261201T113945Z-7c3c")
+RUNS = ("20261201T143401Z-338d", "20261201T143237Z-8188", "20261201T113945Z-7c3c")
 
 
 def shown(answer: Answer) -> set[str]:

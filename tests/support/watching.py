@@ -16,12 +16,12 @@ from typing import IO, Any
 from flashcore.errors import Exit
 from flashcore.machine import python_process
 from tests import forks
-from tests.conftest import NO_DISASSEMBLER, TOY
+from tests.conftest import LEASED, NO_DISASSEMBLER, TOY
 
 PATIENCE = 120.0
 
 #: The command, without SASS.
-START = f"{NO_DISASSEMBLER}\nimport sys\nfrom flashcore.cli.main import main\nsys.exit(main())"
+START = f"{NO_DISASSEMBLER}\n{LEASED}\nimport sys\nfrom flashcore.cli.main import main\nsys.exit(main())"
 
 
 class Watched:

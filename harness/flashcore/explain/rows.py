@@ -69,12 +69,12 @@ class Row:
 
     def reference_of(self, variant: str) -> str | None:
         """The reference that a variant is compared with: the fastest, or one as fast if its ratio to the variant has an
-        interval."""
+        interval. Other references are compared with the fastest."""
         fastest = next(iter(self.references), None)
-        if fastest is None or variant not in self.times:
+        if fastest is None or variant not in self.times or variant in self.references:
             return fastest
         fast = [name for name, time in self.references.items() if time <= AS_FAST * self.times[fastest]]
-        return next((name for name in fast if name != variant and self._alternate(variant, name)), fastest)
+        return next((name for name in fast if self._alternate(variant, name)), fastest)
 
     def over(self, variant: str, other: str | None) -> Speedup | None:
         """The speedup of a variant over another of the row; ``None`` unless both were timed."""

@@ -200,9 +200,9 @@ def test_on_a_terminal_it_draws_answers_and_obeys_keys(place: Path) -> None:
         os.close(main)
 
 
-@pytest.mark.gpu(alone=True)
+@pytest.mark.gpu
 @pytest.mark.usefixtures("whole_cuda_headers")
-def test_on_a_gpu_all_four_questions_are_answered(watched: Watched) -> None:
+def test_on_a_gpu_all_four_questions_are_answered(leased_gpu: None, watched: Watched) -> None:
     """Also after a kernel that is wrong, and one that hangs, whose process alone is replaced."""
     watched.until("idle")
     good = watched.source.read_text()
