@@ -498,7 +498,7 @@ class Ncu(Rounds):
         "context = replace(context, built=compile_all(context))\n"
         "cases = child_cases(context, context.cases('profile'))\n"
         "settings = Profile(limits=replace(Profile().limits, batch=2))\n"
-        "chip = profile.chip_of(context.gpu.capability)\n"
+        "chip = profile.required_chip(context.gpu.capability)\n"
         "r = profile.profiled(cases, Path({at!r}), profile.Profiling(ncu=find_ncu(), chip=chip, settings=settings))\n"
     )
 

@@ -92,7 +92,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "features/compare/bench_options": ("features/compare/test_timed.py",),
     "features/compare/command": ("features/compare/test_page.py", "test_examples.py"),
     "features/reports/read": ("features/reports/test_ncu_rep.py", "features/reports/test_assemble.py"),
-    "records/names": ("features/reports/test_import_command.py", "features/reports/test_csv_pages.py"),
+    "records/slugs": ("features/reports/test_import_command.py", "features/reports/test_csv_pages.py"),
     "features/reports/report_child": ("features/reports/test_ncu_rep.py",),
     "readers/compiler_log": ("build/test_build.py",),
     "readers/host_code": ("build/test_build.py",),

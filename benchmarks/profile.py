@@ -74,7 +74,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     ]
     total = len(pairs)
     cases = sorted(child_cases(job, pairs[: options.limit]), key=lambda case: case.is_reference)  # the stage's order
-    chip = profile.chip_of(gpu.capability)
+    chip = profile.required_chip(gpu.capability)
     codes = code.codes(job)
     version = toolchain.tool_version(program)
     stage: list[float] = []

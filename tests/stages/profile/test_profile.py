@@ -453,10 +453,10 @@ def test_an_ncu_that_cannot_be_started(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("capability", "chip"), [((9, 0), "gh100"), ((8, 9), "ad102"), ((8, 6), "ga102"), ((12, 1), "gb202")]
 )
-def test_chip_of(capability: tuple[int, int], chip: str) -> None:
-    assert profile.chip_of(capability) == chip
+def test_required_chip(capability: tuple[int, int], chip: str) -> None:
+    assert profile.required_chip(capability) == chip
 
 
-def test_chip_of_an_unknown_family() -> None:
+def test_required_chip_an_unknown_family() -> None:
     with pytest.raises(CapabilityError, match=r"flashcore/model/facts\.toml"):
-        profile.chip_of((6, 1))
+        profile.required_chip((6, 1))

@@ -25,7 +25,7 @@ from flashcore.model.record import Record
 from flashcore.model.text import count
 from flashcore.pipeline.judging import Rules, judge_record
 from flashcore.records import store
-from flashcore.records.names import checked
+from flashcore.records.slugs import checked
 
 _COLUMNS = {
     "registers": "regs",

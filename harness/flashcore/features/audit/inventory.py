@@ -22,7 +22,7 @@ from flashcore.model.groups import grouped
 from flashcore.model.text import matches_any
 from flashcore.readers import cubin
 from flashcore.readers.kernel_names import canonical, distinct
-from flashcore.records.names import slug
+from flashcore.records.slugs import slug
 
 #: The version and the tags in a library's name.
 _TAGS = re.compile(r"(-[0-9a-f]{8})?(\.c(python-|p\d)[\w-]+|\.abi3)?\.(so[.\d]*|pyd|dll)$")

@@ -29,12 +29,12 @@ from flashcore.model.record import CaseSubject, Fact, Facts
 from flashcore.model.text import count, fixed, function_name, shortened
 from flashcore.readers.ncu.results import Result
 from flashcore.records import soundness, store
-from flashcore.records.names import slug
+from flashcore.records.slugs import slug
 from flashcore.runner.journal import raised
 from flashcore.runner.kernel_call import require_device
 from flashcore.stages.profile import cupti, ncu_facts
 from flashcore.stages.profile.cupti_child import counters_of
-from flashcore.stages.profile.profile import chip_of
+from flashcore.stages.profile.profile import required_chip
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -205,7 +205,7 @@ def _counted(function: Callable[..., Any], args: Sequence[Any], more: Mapping[st
                 f"{name}: expected a call that launches 1 to {MOST:,} kernels, found {count(len(launches), 'kernel')}\n"
                 f"  hint: capture a function that does the GPU's work, or a part of it; {_WITH_NCU}"
             )
-        chip = chip_of(launches[0].cc)
+        chip = required_chip(launches[0].cc)
         by_cupti = counters_of(tuple(ncu_facts.metrics_to_request(chip)), torch.cuda.current_device())
         counts = by_cupti.of(lambda: None, call, len(launches))
     finally:

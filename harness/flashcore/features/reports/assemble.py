@@ -50,7 +50,7 @@ from flashcore.readers.ncu.results import (
     Result,
     plain,
 )
-from flashcore.records import names
+from flashcore.records import slugs
 from flashcore.stages.profile import ncu_facts
 
 PROBLEM = "imported"
@@ -127,8 +127,8 @@ def _record_of_times(
         raise UsageError("expected benchmarks or reports of kernels, found both\n  hint: import each separately")
     gpu = replace(_environment(results, reports), host=results[0].text(HOST) or None)
     mode: RankMode = "cold" if gpu.gpu_arch else "eager"
-    slugs, shapes = names.variants(r.kernel for r in results), names.arguments(r.arguments for r in results)
-    cases = grouped(((slugs[r.kernel], shapes[r.arguments]), r) for r in results)
+    variants, shapes = slugs.variants(r.kernel for r in results), slugs.arguments(r.arguments for r in results)
+    cases = grouped(((variants[r.kernel], shapes[r.arguments]), r) for r in results)
     table = {s: Shape(s, PROBLEM, of[0].parameters, ("bench",), mode) for (_, s), of in cases.items()}
     lost = {case: next((part.why for part in parts if part.why), None) for case, parts in cases.items()}
     facts: list[Fact] = []
@@ -168,8 +168,8 @@ def _times(subject: CaseSubject, mode: str, us: Sequence[float], each: str, caus
 
 def _cases(results: Sequence[Result]) -> dict[tuple[str, str], list[Result]]:
     """(variant, shape) → its launches."""
-    slugs = names.variants(r.kernel for r in results)
-    return grouped(((slugs[r.kernel], names.shape(names.shape_parameters(r))), r) for r in results)
+    variants = slugs.variants(r.kernel for r in results)
+    return grouped(((variants[r.kernel], slugs.shape(slugs.shape_parameters(r))), r) for r in results)
 
 
 def _title(reports: Sequence[Report]) -> str:
@@ -234,7 +234,7 @@ def _numbered(reports: Sequence[Report]) -> Iterator[Result]:
 def _merged(results: Iterable[Result]) -> Iterator[Result]:
     """The results; averages over launches of one case are one. A number is then the average over all of them, and what
     differs in their configuration has no value: several pieces of code may have one name."""
-    cases = grouped(((r.kernel, names.shape(names.shape_parameters(r))) if r.averaged else r.id, r) for r in results)
+    cases = grouped(((r.kernel, slugs.shape(slugs.shape_parameters(r))) if r.averaged else r.id, r) for r in results)
     for parts in cases.values():
         count, metrics = sum(part.averaged for part in parts), parts[0].metrics
         if len(parts) > 1:
@@ -372,7 +372,7 @@ for _type in TENSOR_TYPES:
 
 def _shapes(cases: Mapping[tuple[str, str], Sequence[Result]]) -> dict[str, Shape]:
     """The shapes of launched kernels: a configuration is one."""
-    return {s: Shape(s, PROBLEM, names.shape_parameters(of[0]), ("profile",)) for (_, s), of in cases.items()}
+    return {s: Shape(s, PROBLEM, slugs.shape_parameters(of[0]), ("profile",)) for (_, s), of in cases.items()}
 
 
 def _roofs(cases: Mapping[tuple[str, str], Sequence[Result]], values: Mapping[int, ncu_facts.Values]) -> dict[str, str]:

@@ -36,7 +36,7 @@ from flashcore.readers.kernel_names import demangled
 from flashcore.readers.ncu import raw_page
 from flashcore.readers.ncu.results import Result
 from flashcore.stages.profile import ncu_facts
-from flashcore.stages.profile.profile import chip_of
+from flashcore.stages.profile.profile import required_chip
 
 ATTEMPTS = 3  # more runs of the command, for cases that were not launched where the survey saw them
 OUTPUT, MESSAGES, LAUNCHES = "output.txt", "ncu.txt", "launches"
@@ -168,7 +168,7 @@ class _Passes:
             launches, self.by_ncu = activity.read(folder)
             if self.by_ncu is None:
                 gpu = Gpu.find()
-                self.chip = chip_of(gpu.capability) if gpu else ""
+                self.chip = required_chip(gpu.capability) if gpu else ""
                 passing = re.compile(chosen.kernel or "")
                 matching = ([x for x in each if passing.search(demangled(x.key.kernel))] for each in launches.values())
                 return [launch for each in matching for launch in each[:most]]
@@ -181,7 +181,7 @@ class _Passes:
         ran = self._under_ncu(
             "survey-ncu" if recorded else "survey", [surveys.TIME], [*which, "--cache-control", "none"]
         )
-        self.chip = chip_of(ran.rows[0].cc) if ran.rows else ""
+        self.chip = required_chip(ran.rows[0].cc) if ran.rows else ""
         return map(surveys.SurveyedLaunch.from_row, ran.rows)
 
     def measure(self, choice: surveys.Choice) -> Ran:

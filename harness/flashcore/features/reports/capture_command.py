@@ -20,7 +20,7 @@ from flashcore.features.reports.capture import OUTPUT, CaptureSettings, Stopped,
 from flashcore.machine import toolchain
 from flashcore.machine.ncu import find_ncu
 from flashcore.records import store
-from flashcore.records.names import checked, slug
+from flashcore.records.slugs import checked, slug
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,7 +20,7 @@ from flashcore.model.record import Fact, Facts, Record, Source, StageNote, Subje
 from flashcore.model.suite import Suite
 from flashcore.readers.kernel_names import canonical, demangled
 from flashcore.readers.ncu.results import Report, Result
-from flashcore.records.names import shape, shape_parameters
+from flashcore.records.slugs import shape, shape_parameters
 
 
 def record(run_id: str, name: str, command: str, captured: Captured, ncu: str | None) -> Record:

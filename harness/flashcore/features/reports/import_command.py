@@ -12,7 +12,7 @@ from flashcore.explain.readings import Readings
 from flashcore.features.reports import kernels
 from flashcore.features.reports.assemble import PROBLEM, by_gpu, record_of
 from flashcore.features.reports.read import read_report
-from flashcore.records import names, store
+from flashcore.records import slugs, store
 
 EXAMPLES = (
     ("flashcore import step.ncu-rep", "the kernels of a report"),
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    name = names.checked(arguments.name)
+    name = slugs.checked(arguments.name)
     reports = [read_report(Path(file)) for file in arguments.files]
     command = options.recorded_command(["flashcore", *sys.argv[1:]])
     sources = not arguments.no_sources

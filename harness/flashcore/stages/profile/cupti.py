@@ -17,7 +17,7 @@ from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.process import Program
 from flashcore.stages.context import Context
 from flashcore.stages.profile import code, cupti_child, ncu_facts
-from flashcore.stages.profile.profile import chip_of
+from flashcore.stages.profile.profile import required_chip
 
 #: The catalogue's unit → ncu's name of the base unit, in which CUPTI's values are; counts have none.
 _UNITS = {"ns": "ns", "B": "byte", "pct": "%", "Hz": "hz"}
@@ -33,7 +33,7 @@ def run(context: Context, cases: Sequence[KernelCall], builds: Sequence[KernelCa
         CapabilityError: CUPTI cannot measure here, or a case launches other kernels than its plan.
     """
     assert context.gpu is not None
-    chip, registers = chip_of(context.gpu.capability), code.registers(context)
+    chip, registers = required_chip(context.gpu.capability), code.registers(context)
     plans = plans_for(context.built.plans, context.gpu_arch)
     metrics = ncu_facts.metrics_to_request(chip)
     tasks = []

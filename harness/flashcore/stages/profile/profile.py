@@ -52,7 +52,7 @@ class _Refused(Exception):
     """ncu refused metrics: request the rest."""
 
 
-def chip_of(capability: tuple[int, int]) -> str:
+def required_chip(capability: tuple[int, int]) -> str:
     """ncu's name of the chip with this compute capability; for an unknown minor, the family's nearest older chip.
 
     Raises:
@@ -129,7 +129,7 @@ def _profiling(context: Context, codes: Callable[[str], phases.Code | None]) -> 
     facts = {f"{v.name}/{shape.name}": required(shape.name)[v.name] for v, shape in cases}
     return Profiling(
         ncu=ncu.find_ncu(),
-        chip=chip_of(context.gpu.capability),
+        chip=required_chip(context.gpu.capability),
         settings=replace(chosen, limits=context.limits(chosen.limits)),
         workers=context.workers,
         references={v.name for v in context.variants if v.is_reference},

@@ -8,7 +8,7 @@ import pytest
 
 from flashcore.readers.kernel_names import canonical
 from flashcore.readers.ncu.results import Metric, Result, Workload
-from flashcore.records import names
+from flashcore.records import slugs
 
 
 @pytest.mark.parametrize(
@@ -28,16 +28,16 @@ from flashcore.records import names
 )  # fmt: skip
 def test_a_function_has_its_name_without_type_and_parameters(kernel: str, function: str, slug: str) -> None:
     assert canonical(kernel) == function
-    assert names.variants([kernel])[kernel] == slug
+    assert slugs.variants([kernel])[kernel] == slug
 
 
 def test_long_names_and_overloads_are_told_apart() -> None:
     long = [f"void cutlass::Kernel<{'x' * 90}, {n}>(Params)" for n in range(3)]
     overloads = ["f(int)", "f(float)"]
-    result = names.variants([*long, *overloads, "g(int)"])
+    result = slugs.variants([*long, *overloads, "g(int)"])
     assert len(set(result.values())) == 6 and result["g(int)"] == "g"
     assert all(re.fullmatch(r"[a-z][a-z0-9_]{0,66}", slug) for slug in result.values())
-    assert names.variants(["f(float)", "f(int)"])["f(int)"] == result["f(int)"], "whatever their order"
+    assert slugs.variants(["f(float)", "f(int)"])["f(int)"] == result["f(int)"], "whatever their order"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_long_names_and_overloads_are_told_apart() -> None:
     ],
 )
 def test_a_launch_configuration_has_a_name(parameters: dict[str, int | float | str | bool], slug: str) -> None:
-    assert names.shape(parameters) == slug
+    assert slugs.shape(parameters) == slug
 
 
 @pytest.mark.parametrize(
@@ -68,4 +68,4 @@ def test_a_launch_has_the_parameters_that_ncu_gives(
     workload: Workload, grid: tuple[int, int, int], metrics: dict[str, float], parameters: dict[str, object]
 ) -> None:
     named = {name: Metric(value) for name, value in metrics.items()}
-    assert names.shape_parameters(Result(0, "k", workload, grid, (32, 1, 1), (9, 0), named)) == parameters
+    assert slugs.shape_parameters(Result(0, "k", workload, grid, (32, 1, 1), (9, 0), named)) == parameters
