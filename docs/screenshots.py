@@ -12,7 +12,7 @@ from tests.browser import PROGRAM, browser
 HERE = Path(__file__).parent
 #: Picture → page of the report, and the window's width and height in CSS pixels.
 PICTURES = {
-    "overview": ("index.html", 1280, 960),
+    "overview": ("index.html", 1280, 770),
     "roofline": ("roofline.html", 1280, 960),
 }
 

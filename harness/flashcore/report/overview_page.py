@@ -16,6 +16,7 @@ from flashcore.explain.resources import Use
 from flashcore.explain.roofline import sm_count
 from flashcore.explain.rows import Row as CaseRow
 from flashcore.explain.verdict import Verdict, by_room
+from flashcore.gate.judge import AT_RISK
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import cause_text
 from flashcore.model.groups import grouped
@@ -204,6 +205,7 @@ class Overview:
     usual = USUAL
     resources = RESOURCES
     untimed = f"; gain unmeasured: {UNTIMED}"
+    little = AT_RISK
 
     @cached_property
     def sections(self) -> list[ShapeSection]:
