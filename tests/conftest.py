@@ -168,7 +168,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 # test that uses it otherwise: tests may run in parallel.
 
 #: Python that runs before a command whose test has the GPU's lease: the command takes a lease of its own.
-LEASED = "import os, tempfile\ntempfile.tempdir = os.getcwd()"
+LEASED = "import os, tempfile\ntempfile.tempdir = os.path.abspath('tmp')\nos.makedirs(tempfile.tempdir, exist_ok=True)"
 #: Set in the process of a test marked ``gpu(process=True)``.
 IN_PROCESS = "FLASHCORE_TESTS_PROCESS"
 
