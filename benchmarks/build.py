@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import raw
-from flashcore.build import binding, build
-from flashcore.build.ninja_graph import HARNESS_INCLUDE
+from flashcore.build import binding, build, nvcc_command
+from flashcore.build.nvcc_command import HARNESS_INCLUDE
 from flashcore.errors import FlashcoreError
 from flashcore.machine import toolchain
 from flashcore.machine.gpu import Gpu
@@ -193,7 +193,7 @@ def _torch(
 
 def _flags(suite: Suite, variant: Variant, arch: str) -> Iterator[str]:
     """Our own flags, less the arch (torch adds it) and what it would repeat."""
-    flags = build.compile_flags(suite, variant, arch, debug=False)
+    flags = nvcc_command.compile_flags(suite, variant, arch, debug=False)
     skip = {"-gencode", next(f for f in flags if f.startswith("arch=")), "-Xptxas", "-v", "-Xcompiler", "-fPIC"}
     for flag in flags:
         if flag.startswith("-I"):

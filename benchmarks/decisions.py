@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import raw
-from flashcore.build import build, static_facts
+from flashcore.build import nvcc_command, static_facts
 from flashcore.errors import UsageError
 from flashcore.explain.verdict import Verdict
 from flashcore.gate import judge
@@ -30,7 +30,7 @@ from flashcore.suites.load import load
 
 SUITE = Path(__file__).with_name("decided")
 ARCH = "sm_90a"
-FLAGS = (*load(SUITE).variants["copy"].flags, *build.FLAGS)
+FLAGS = (*load(SUITE).variants["copy"].flags, *nvcc_command.FLAGS)
 
 
 class Edit(NamedTuple):

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import raw
-from flashcore.build.ninja_graph import CUBIN
+from flashcore.build.unit import CUBIN
 from flashcore.errors import FlashcoreError
 from flashcore.machine import python_process
 from flashcore.model.files import file_hash

@@ -17,7 +17,7 @@ import pytest
 
 from flashcore.build import build, launch_plan
 from flashcore.build import static_facts as facts_module
-from flashcore.build.ninja_graph import CUBIN
+from flashcore.build.unit import CUBIN
 from flashcore.errors import Exit
 from flashcore.gate import baseline, judge
 from flashcore.gate.baseline import Baseline

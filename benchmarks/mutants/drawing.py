@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks import raw
 from benchmarks.mutants import answers, gate, operators
-from flashcore.build import build, ninja_graph
+from flashcore.build import nvcc_command
 from flashcore.records import lookup, store
 from flashcore.suites import load
 
@@ -142,7 +142,7 @@ def _host() -> list[Mutant]:
 
 def _attributes() -> list[Mutant]:
     """Mutants of the header that all launches use."""
-    header = ninja_graph.HARNESS_INCLUDE / "flashcore" / "launch.h"
+    header = nvcc_command.HARNESS_INCLUDE / "flashcore" / "launch.h"
     text = header.read_text(encoding="utf-8")
     file = "include/flashcore/launch.h"
     place = text.index("struct Launch {")
@@ -161,7 +161,7 @@ def _headers() -> list[Mutant]:
 def _flags() -> list[Mutant]:
     made = []
     own = load.load(SUITE).variants["mma_registers"].flags
-    flags = [*own, *build.FLAGS]
+    flags = [*own, *nvcc_command.FLAGS]
     for i, flag in enumerate(flags):
         if flag not in ("-Xptxas", "-Xcompiler", "-v", "-fPIC"):
             made.append(("drop flag", flag, [*flags[:i], *flags[i + 1 :]]))

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flashcore.build import build, ninja_graph
+from flashcore.build import nvcc_command
 from flashcore.cli import gate
 from flashcore.errors import FlashcoreError
 from flashcore.machine import toolchain
@@ -66,13 +66,12 @@ class Workplace:
         ignore = shutil.ignore_patterns("__pycache__")
         self.folder = folder
         self.suite = shutil.copytree(ROOT / "kernels" / "attention", folder / "suite", ignore=ignore)
-        self.include = shutil.copytree(ninja_graph.HARNESS_INCLUDE, folder / "include")
+        self.include = shutil.copytree(nvcc_command.HARNESS_INCLUDE, folder / "include")
         self.profiles = folder / "profiles"
         self.build = folder / "build"
         zipfile.ZipFile(ROOT / "profiles" / f"{run}{lookup.PACKED}").extractall(self.profiles)
         self.run = self.profiles / run
-        ninja_graph.HARNESS_INCLUDE = self.include
-        vars(build)["HARNESS_INCLUDE"] = self.include
+        nvcc_command.HARNESS_INCLUDE = self.include
         vars(context)["select"] = vars(judging)["select"] = self._select
         os.environ["CUDA_ARCH"] = ARCH.removeprefix("sm_")
         self.chosen: tuple[str, ...] = VARIANTS

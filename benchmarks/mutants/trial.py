@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.mutants import answers, gate, operators
 from benchmarks.mutants.drawing import RUN, SUITE, Mutant
-from flashcore.build import build
+from flashcore.build import nvcc_command
 from flashcore.errors import FlashcoreError
 from flashcore.gate import baseline
 from flashcore.model.gate_policy import ALLOWANCES
@@ -68,21 +68,21 @@ class Trial:
     def _sources(self, mutant: Mutant) -> dict[str, str]:
         path = self.work.folder / mutant.file if mutant.file else None
         original = path.read_bytes() if path else b""
-        flags, compile_flags = build.FLAGS, build.compile_flags
+        flags, compile_flags = nvcc_command.FLAGS, nvcc_command.compile_flags
 
         def mutated(suite: Suite, variant: Variant, arch: str, debug: bool) -> tuple[str, ...]:
             return compile_flags(suite, replace(variant, flags=()) if mutant.flags else variant, arch, debug)
 
         if path and mutant.text is not None:
             path.write_text(mutant.text, encoding="utf-8")
-        vars(build).update(FLAGS=mutant.flags or flags, compile_flags=mutated)
+        vars(nvcc_command).update(FLAGS=mutant.flags or flags, compile_flags=mutated)
         try:
             with gate.environment(dict(mutant.env)):
                 twin = self.work.ask(mutant.variants, twin=True)
                 # Manifests and baselines are the same for both.
                 published = twin if mutant.group in ("manifest", "baseline") else self.work.ask(mutant.variants)
         finally:
-            vars(build).update(FLAGS=flags, compile_flags=compile_flags)
+            vars(nvcc_command).update(FLAGS=flags, compile_flags=compile_flags)
             if path:
                 path.write_bytes(original)
         before = self.before(mutant.variants, True)

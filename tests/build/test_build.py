@@ -480,13 +480,6 @@ def test_options_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         options(CUDA_ARCH="7.5")
 
 
-def test_debug_flags() -> None:
-    loaded = load.load(TOY)
-    flags = build.compile_flags(loaded, loaded.variants["wide"], "sm_90a", debug=True)
-    assert "-G" in flags and "-DDEBUG=1" in flags and "-O3" not in flags
-    assert "-DELEMENTS=4" in flags
-
-
 def test_a_variant_gets_its_final_name_while_others_compile(
     compiler: toolchain.Nvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.build import build, launch_plan, libraries, static_facts
+from flashcore.build import build, launch_plan, libraries, nvcc_command, static_facts
 from flashcore.cli import build as cli_build
 from flashcore.errors import CapabilityError, Exit
 from flashcore.features.recorded import launchers
@@ -146,7 +146,7 @@ def test_a_variants_flags_follow_the_suites(tmp_path: Path) -> None:
     assert flags == {"plain_32": ("-O2", "-maxrregcount=32"), "plain_64": ("-O2", "-maxrregcount=64")}
     variant = load.load(suite).variants["plain_64"]
     assert variant.libraries == ("m",)
-    debug = build.compile_flags(load.load(suite), variant, "sm_90", debug=True)
+    debug = nvcc_command.compile_flags(load.load(suite), variant, "sm_90", debug=True)
     assert "-G" in debug and "-DDEBUG=1" in debug and "-O2" not in debug and "-maxrregcount=64" in debug
 
 

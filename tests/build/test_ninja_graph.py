@@ -6,7 +6,8 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from flashcore.build.ninja_graph import CUBIN, PLAN, Programs, Unit, graph
+from flashcore.build.ninja_graph import Programs, graph
+from flashcore.build.unit import CUBIN, PLAN, Unit
 from flashcore.machine.toolchain import Nvcc
 from flashcore.suites import load
 from tests.conftest import TOY

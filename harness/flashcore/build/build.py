@@ -16,20 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flashcore.build import dependencies, kept, libraries, ninja
+from flashcore.build import kept, libraries, ninja, nvcc_command
 from flashcore.build.builder import Builder
-from flashcore.build.ninja_graph import (
-    BINDING,
-    CUBIN,
-    HARNESS_INCLUDE,
-    OPERATOR,
-    PLAN,
-    Programs,
-    Unit,
-    command,
-    graph,
-    has_content,
-)
+from flashcore.build.ninja_graph import BINDING, Programs, graph, has_content
+from flashcore.build.unit import CUBIN, OPERATOR, PLAN, Unit
 from flashcore.build.workplace import made_in
 from flashcore.errors import CapabilityError, FlashcoreError, ManifestError, UsageError
 from flashcore.machine import toolchain
@@ -41,10 +31,6 @@ from flashcore.model.record import Artifact
 from flashcore.model.suite import Cuda, Suite, Variant
 from flashcore.readers.compiler_log import failed
 from flashcore.suites.load import select_archs
-
-#: What the harness adds to a variant's flags: source lines of machine code, ptxas' log, code that a library may have.
-FLAGS = ("-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
-DEBUG_FLAGS = ("-G", "-DDEBUG=1", *FLAGS[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +99,7 @@ def build(
     variants = [v for v in variants if isinstance(v.kind, Cuda)]
     if not variants:
         return []
-    dependencies.refuse_unsafe((suite.root, f"-I{folder.resolve()}", f"-I{HARNESS_INCLUDE}"))
+    nvcc_command.refuse_unsafe((suite.root, f"-I{folder.resolve()}", f"-I{nvcc_command.HARNESS_INCLUDE}"))
     torch_root = toolchain.torch_root() if options.operator and not options.plans_only else None
     builder, *others = (Builder(suite, Path(f), torch_root) for f in (folder, options.reuse) if f)
     units, artifacts = _units(builder, options, variants, gpu_arch)
@@ -160,21 +146,6 @@ def in_use(suite: Suite, folder: Path) -> set[Path]:
     return folders
 
 
-def compile_flags(suite: Suite, variant: Variant, arch: str, debug: bool) -> tuple[str, ...]:
-    """nvcc's flags for a variant, with paths relative to the suite, so that they compare between machines."""
-    number = arch.removeprefix("sm_")
-    config = [f"-D{k}={_macro(v)}" for k, v in variant.config.items()]
-    return (
-        *(flag for flag in variant.flags if not (debug and flag.startswith("-O"))),
-        *(DEBUG_FLAGS if debug else FLAGS),
-        "-gencode",
-        f"arch=compute_{number},code={arch}",
-        f"-DFLASHCORE_NAME={variant.name}",
-        *config,
-        *(f"-I{i}" for i in suite.include),
-    )
-
-
 def commands(
     suite: Suite, folder: Path, options: Options, variants: Iterable[Variant], gpu_arch: str | None = None
 ) -> Iterator[tuple[str, str]]:
@@ -188,11 +159,7 @@ def commands(
     builder = Builder(suite, folder, toolchain.torch_root())
     for unit in _units(builder, options, variants, gpu_arch)[0]:
         problem = builder.write_problem(suite.problems[unit.variant.problem])
-        yield unit.name, shlex.join(command(suite, unit, builder.nvcc.path, problem))
-
-
-def _macro(value: int | float | str | bool) -> str:
-    return str(int(value)) if isinstance(value, bool) else str(value)
+        yield unit.name, shlex.join(nvcc_command.command(suite, unit, builder.nvcc.path, problem))
 
 
 def _units(
@@ -212,13 +179,13 @@ def _units(
                 cause = UNSUPPORTED_ARCH(variant.where.archs, variant.where.unsupported.get(arch, ""))
                 artifacts.append(Artifact(variant.name, arch, "unsupported", cause))
                 continue
-            flags = compile_flags(suite, variant, arch, options.debug)
+            flags = nvcc_command.compile_flags(suite, variant, arch, options.debug)
             try:
                 linked_libraries = libraries.find(variant, Path(suite.root), builder.nvcc)
             except CapabilityError as error:
                 artifacts.append(Artifact(variant.name, arch, "failed", LibraryMissing(error.what, error.hint)))
                 continue
-            dependencies.refuse_unsafe((*flags, *linked_libraries.flags, variant.kind.file))
+            nvcc_command.refuse_unsafe((*flags, *linked_libraries.flags, variant.kind.file))
             operator = (OPERATOR,) if builder.torch_root is not None else ()
             wanted = (CUBIN, PLAN, *operator) if arch == host else (CUBIN,)
             # The compiler is given what links lead to.

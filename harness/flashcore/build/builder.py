@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from flashcore.build import binding, dependencies, ninja_graph
+from flashcore.build import binding, dependencies, nvcc_command
 from flashcore.build.libraries import Libraries
-from flashcore.build.ninja_graph import EXPORTS, HOST_FLAGS, LINK, RECORDER_SOURCE, STEPS, Unit
+from flashcore.build.ninja_graph import EXPORTS, LINK, RECORDER_SOURCE, STEPS
+from flashcore.build.nvcc_command import HOST_FLAGS
+from flashcore.build.unit import Unit
 from flashcore.machine import toolchain
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.suite import ForeignLauncher, Problem, Suite, Variant
@@ -26,7 +28,7 @@ class Builder:
         torch_version = (torch_root / "version.py").read_text(encoding="utf-8") if torch_root else None
         texts = [file.read_text(encoding="utf-8") for file in (EXPORTS, STEPS)]
         release = f"nvcc {self.nvcc.version} torch {torch_root} {torch_version} {HOST_FLAGS} {LINK} {texts}"
-        include = [*(Path(suite.root) / i for i in suite.include), ninja_graph.HARNESS_INCLUDE]
+        include = [*(Path(suite.root) / i for i in suite.include), nvcc_command.HARNESS_INCLUDE]
         tools = dependencies.CompilerTools(toolchain.compilers(self.nvcc), self.nvcc.root, release)
         self.inputs = dependencies.Inputs(suite.root, self.root, tools, include)
 

@@ -31,8 +31,6 @@ from flashcore.model.files import file_hash
 #: Environment variables that make the compiler write unwanted files.
 STRAY = ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES")
 _SYSTEM = r"/usr/(include|lib)/|.*/(include/c\+\+|lib/gcc|sysroot)/"
-# nvcc passes its arguments to a shell in double quotes, and removes quotes from the paths of -I.
-_UNSAFE = r"""[\x00-\x1f\x7f$`"\\]|^-I.*'"""
 _INCLUDE_OPTION = r"-(?:I|isystem|-?include-path|-?system-include)[ =]?(\S+)"
 _FILE_CLOCK = 5  # CLOCK_REALTIME_COARSE: Linux's file time stamps lag by up to its resolution
 _STRING = rb'"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])\'(?:\\.|[^\'\\\n])*\''
@@ -49,20 +47,6 @@ _UNLISTED = {
     "the time of compilation": rb"__(?:TIME|DATE|TIMESTAMP)__",
 }
 _TOKEN = _STRING + rb"""|[\w.]+|[(){}\[\],;?~]|[^\w.\s"'(){}\[\],;?~]+|["']"""
-
-
-def refuse_unsafe(texts: Iterable[str]) -> None:
-    """Refuses flags and paths that nvcc's shell would not pass unchanged.
-
-    Raises:
-        UsageError: nvcc would misread a flag or path, or run a command in it.
-    """
-    for text in texts:
-        if unsafe := re.search(_UNSAFE, text):
-            raise UsageError(
-                f"{text!r}: expected a path or flag that nvcc passes unchanged, found {unsafe[0][-1]!r} in it\n"
-                '  hint: remove $, `, ", \\ and line breaks'
-            )
 
 
 def digest(value: object) -> str:

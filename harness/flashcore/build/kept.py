@@ -12,19 +12,8 @@ from typing import Any
 
 from flashcore.build import dependencies, launch_plan
 from flashcore.build.builder import Builder
-from flashcore.build.ninja_graph import (
-    CUBIN,
-    HARNESS_INCLUDE,
-    HOST_TEXT,
-    LINKED,
-    LOG,
-    OBJECT,
-    OPERATOR,
-    PLAN,
-    RULE,
-    SASS,
-    Unit,
-)
+from flashcore.build.nvcc_command import HARNESS_INCLUDE
+from flashcore.build.unit import CUBIN, HOST_TEXT, LINKED, LOG, OBJECT, OPERATOR, PLAN, RULE, SASS, Unit
 from flashcore.errors import ManifestError
 from flashcore.model import cache
 from flashcore.model.files import file_hash, writing

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from flashcore.build.ninja_graph import OBJECT
+from flashcore.build.unit import OBJECT
 from flashcore.machine.isolated import Ended, isolated, started
 from flashcore.model import cache, plugin
 from flashcore.model.cause import Cause, as_json, from_json

@@ -18,67 +18,28 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from flashcore.build import binding
-from flashcore.build.libraries import Libraries
+from flashcore.build import binding, nvcc_command
+from flashcore.build.unit import CUBIN, LINKED, OBJECT, OPERATOR, PLAN, Unit
 from flashcore.errors import UsageError
 from flashcore.machine import toolchain
 from flashcore.model import cache
 from flashcore.model.files import file_hash
-from flashcore.model.suite import ForeignLauncher, Suite, Variant
+from flashcore.model.suite import ForeignLauncher, Suite
 
 STEPS = Path(__file__).with_name("steps.sh")
-HARNESS_INCLUDE = Path(__file__).parent / "include"
 #: The symbols that a library exports. All others are local: the dynamic linker would merge equal symbols of several
 #: libraries, such as a static variable in an inline function of a shared header.
-EXPORTS = HARNESS_INCLUDE / "flashcore" / "exports.map"
+EXPORTS = nvcc_command.HARNESS_INCLUDE / "flashcore" / "exports.map"
 #: --exclude-libs hides each library's static CUDA runtime.
 LINK = ("-shared", "-Wl,--gc-sections", "-Wl,--exclude-libs,ALL", "-Wl,-Bsymbolic")
 _EXPORTED = f"-Wl,--version-script={EXPORTS}"
-#: __TIME__ would make every compilation different.
-HOST_FLAGS = ("-Xcompiler", "-Werror=date-time")
-LOG = "variant.log"
-CUBIN = "variant.cubin"
-SASS = "variant.sass"
-PLAN = "plan.so"
 RECORDER = "recorder.o"  # replaces the runtime, for variants with recorded plans
-RECORDER_SOURCE = HARNESS_INCLUDE / "flashcore" / "recorder.cpp"
-OPERATOR = "operator.so"
+RECORDER_SOURCE = nvcc_command.HARNESS_INCLUDE / "flashcore" / "recorder.cpp"
 TORCH = "libtorch_cpu.so"  # the torch library that operators need, by its soname
-OBJECT = "variant.o"
 BINDING = "binding.o"
-RULE = "variant.d"  # the files that the compiler read, as a make rule
-HOST_TEXT = "host.ii"  # preprocessed host code, which depends on the arch through __CUDA_ARCH_LIST__
-LINKED = "linked.so"  # shows that the libraries have all that a variant uses
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """One (variant, arch) to compile, in a separate folder that is renamed when complete."""
-
-    variant: Variant
-    arch: str
-    folder: Path
-    question: str
-    flags: tuple[str, ...]
-    wanted: tuple[str, ...]  # names of the files to make
-    libraries: Libraries = field(default_factory=Libraries)
-
-    @property
-    def name(self) -> str:
-        return f"{self.variant.name}-{self.arch}"
-
-    @property
-    def is_host(self) -> bool:
-        """Whether host code is compiled too."""
-        return PLAN in self.wanted
-
-    def file(self, name: str) -> Path:
-        """One of its files."""
-        return self.folder.resolve() / name
 
 
 class Programs(NamedTuple):
@@ -88,21 +49,6 @@ class Programs(NamedTuple):
     cxx: Path
     disassembler: Path | None
     torch_root: Path | None
-
-
-def command(suite: Suite, unit: Unit, nvcc: Path, problem: Path) -> list[str]:
-    """nvcc's command for a unit, in the suite's folder; ``steps.sh`` adds where it puts its output.
-
-    Args:
-        problem: the folder of the problem's generated headers.
-    """
-    # Relative to the suite, so that __FILE__ is the same in a copy of the suite.
-    top = os.path.realpath(suite.root)
-    source = re.sub("^(?=[-@])", "./", os.path.relpath(os.path.realpath(Path(top, unit.variant.kind.file)), top))
-    # nvcc splits -D at commas, so those in a macro's value (template arguments) are escaped.
-    escaped = [flag.replace(",", "\\,") if flag.startswith("-D") else flag for flag in unit.flags]
-    headers = (f"-I{problem.resolve()}", f"-I{HARNESS_INCLUDE}", *unit.libraries.flags)
-    return [str(nvcc), *escaped, *HOST_FLAGS, *headers, "-c" if unit.is_host else "-cubin", source]
 
 
 def graph(suite: Suite, units: Sequence[Unit], bindings: Mapping[str, Path], programs: Programs) -> str:
@@ -158,7 +104,7 @@ def _shared(place: Path, bindings: Mapping[str, Path], programs: Programs) -> It
     """What several units are linked with. ninja makes only what they need."""
     nvcc, cxx, _, torch_root = programs
     flags = ("-std=c++17", "-O1")
-    recorder = (nvcc.path, *flags, "-Xcompiler", "-fPIC", f"-I{HARNESS_INCLUDE}", "-c", RECORDER_SOURCE)
+    recorder = (nvcc.path, *flags, "-Xcompiler", "-fPIC", f"-I{nvcc_command.HARNESS_INCLUDE}", "-c", RECORDER_SOURCE)
     yield _Edge("make", [place / RECORDER], recorder, "recorder of launches")
     # Operators link against an empty library of that name, since the linker would read all of torch's symbols.
     empty = (cxx, "-shared", "-nostdlib", f"-Wl,-soname,{TORCH}", "-x", "c++", "/dev/null")
@@ -178,7 +124,7 @@ def _binding(place: Path, folder: Path) -> Path:
 
 def _compiled(suite: Suite, unit: Unit, programs: Programs, problem: Path) -> _Edge:
     made = (OBJECT, CUBIN) if unit.is_host else (CUBIN,)
-    words = command(suite, unit, programs.nvcc.path, problem)
+    words = nvcc_command.command(suite, unit, programs.nvcc.path, problem)
     words = [str(programs.disassembler or ""), os.path.realpath(suite.root), *words]
     return _Edge("compile", [*map(unit.file, made)], words, f"{unit.variant.name} {unit.arch}")
 

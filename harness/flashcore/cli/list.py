@@ -6,7 +6,7 @@ import argparse
 import shlex
 from collections.abc import Iterator
 
-from flashcore.build import build
+from flashcore.build.nvcc_command import compile_flags
 from flashcore.cli import options, output
 from flashcore.cli.grid import grid
 from flashcore.errors import Exit
@@ -104,7 +104,7 @@ def _commands(declared: Suite) -> Iterator[str]:
     compiled = [v for v in declared.variants.values() if isinstance(v.kind, Cuda)]
     for first, *more in grouped(((v.flags, v.libraries, v.packages), v) for v in compiled).values():
         archs = [arch for arch in declared.archs if arch in first.where.archs] or [*first.where.archs]
-        words = ["nvcc", *build.compile_flags(declared, first, archs[-1], debug=False), "-cubin", first.kind.file]
+        words = ["nvcc", *compile_flags(declared, first, archs[-1], debug=False), "-cubin", first.kind.file]
         others = f"; {count(len(more), 'variant')} more, with other names, sources and macros" if more else ""
         yield f"# {', '.join(archs)}{others}\n{shlex.join(words)}"
 

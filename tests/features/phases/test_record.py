@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.build.ninja_graph import HARNESS_INCLUDE
+from flashcore.build.nvcc_command import HARNESS_INCLUDE
 from flashcore.features.phases import record
 from flashcore.features.phases.timeline import BLOCKS, WARPS, layout
 from flashcore.machine import toolchain

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from flashcore.build.ninja_graph import RULE
+from flashcore.build.unit import RULE
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.features.phases import child
 from flashcore.features.phases.timeline import BLOCKS, WARPS, Timeline, layout, timeline

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flashcore.build.ninja_graph import HARNESS_INCLUDE, OBJECT, RECORDER_SOURCE
+from flashcore.build.ninja_graph import RECORDER_SOURCE
+from flashcore.build.nvcc_command import HARNESS_INCLUDE
+from flashcore.build.unit import OBJECT
 from flashcore.features.recorded import launchers
 from flashcore.machine import toolchain
 from flashcore.model.cause import Cause
