@@ -2,7 +2,7 @@
 
 One ninja graph contains all variants (:mod:`flashcore.build.ninja_graph` lists its targets). With ``ninja -k
 0``, one variant's failure does not stop the others. Compiled files are in a folder named by a hash of all inputs
-(:mod:`flashcore.build.dependencies`), so an up-to-date build starts no process. They are made in a temporary
+(:mod:`flashcore.build.cache_key`), so an up-to-date build starts no process. They are made in a temporary
 folder and moved when complete.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flashcore.build import kept, libraries, ninja, nvcc_command
+from flashcore.build import cached_objects, libraries, ninja, nvcc_command
 from flashcore.build.builder import Builder
 from flashcore.build.ninja_graph import BINDING, Programs, graph, has_content
 from flashcore.build.unit import CUBIN, OPERATOR, PLAN, Unit
@@ -109,15 +109,15 @@ def build(
         missing = []
         for unit in units:
             for name in (n for b in (builder, *others) for n in b.names(unit)):
-                if contents := kept.read(name, unit.wanted):
-                    artifacts.append(kept.artifact(unit, name, contents))
+                if contents := cached_objects.read(name, unit.wanted):
+                    artifacts.append(cached_objects.artifact(unit, name, contents))
                     break
             else:
                 missing.append(unit)
         if missing:
             artifacts += _compile(builder, missing, options, say)
         made = {(a.variant, a.arch): a for a in artifacts}
-        texts = {key: kept.listed(Path(a.cubin).parent)["text"] for key, a in made.items() if a.cubin}
+        texts = {key: cached_objects.listed(Path(a.cubin).parent)["text"] for key, a in made.items() if a.cubin}
         keys = [(u, (u.variant.name, u.arch)) for u in units if not u.is_host]
         unlike = [u for u, key in keys if key in texts and texts[key] != texts.get(hosts.get(u.variant.name, key))]
         if units := [replace(u, wanted=(CUBIN, PLAN)) for u in unlike]:
@@ -239,10 +239,10 @@ def _compiled(
             artifact: Artifact | None = None
             try:
                 if cause is None:
-                    final, contents, reason = kept.move(builder, unit, bindings[unit.variant.problem])
+                    final, contents, reason = cached_objects.move(builder, unit, bindings[unit.variant.problem])
                     if reason:
                         say(f"{unit.name}: recompiled in every build, since its sources have {reason}")
-                    artifact = kept.artifact(unit, final, contents, seconds)
+                    artifact = cached_objects.artifact(unit, final, contents, seconds)
             except ManifestError as error:
                 cause = CompileFailed(str(error))
             except FlashcoreError as error:

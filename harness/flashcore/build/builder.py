@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from flashcore.build import binding, dependencies, nvcc_command
+from flashcore.build import binding, cache_key, nvcc_command
 from flashcore.build.libraries import Libraries
 from flashcore.build.ninja_graph import EXPORTS, LINK, RECORDER_SOURCE, STEPS
 from flashcore.build.nvcc_command import HOST_FLAGS
@@ -29,8 +29,8 @@ class Builder:
         texts = [file.read_text(encoding="utf-8") for file in (EXPORTS, STEPS)]
         release = f"nvcc {self.nvcc.version} torch {torch_root} {torch_version} {HOST_FLAGS} {LINK} {texts}"
         include = [*(Path(suite.root) / i for i in suite.include), nvcc_command.HARNESS_INCLUDE]
-        tools = dependencies.CompilerTools(toolchain.compilers(self.nvcc), self.nvcc.root, release)
-        self.inputs = dependencies.Inputs(suite.root, self.root, tools, include)
+        tools = cache_key.CompilerTools(toolchain.compilers(self.nvcc), self.nvcc.root, release)
+        self.inputs = cache_key.Inputs(suite.root, self.root, tools, include)
 
     def names(self, unit: Unit) -> list[Path]:
         """The folders that may contain the unit's files, compiled from its present sources."""
@@ -50,7 +50,7 @@ class Builder:
     def problem_folder(self, problem: Problem) -> Path:
         """The folder of a problem's generated files, named by their content and the tools, so that the binding is
         recompiled for another torch."""
-        content = dependencies.digest([self.problem_files(problem), self.inputs.tools])
+        content = cache_key.digest([self.problem_files(problem), self.inputs.tools])
         return self.root / f"{problem.name}-binding-{content[:16]}"
 
     def problem_files(self, problem: Problem) -> dict[str, str]:

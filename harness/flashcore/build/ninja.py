@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flashcore.build import dependencies
+from flashcore.build import cache_key
 from flashcore.machine import toolchain
 from flashcore.model.progress import ProgressLine
 
@@ -51,7 +51,7 @@ def run(text: str, nvcc: toolchain.Nvcc, jobs: str, say: Callable[[str], None], 
         command += ["-j", jobs]
     # In the form that _COUNT and the compiler log's reader expect.
     environment = {**os.environ, "NINJA_STATUS": "[%f/%t %es] ", "LC_ALL": "C.UTF-8"}
-    for name in dependencies.STRAY:
+    for name in cache_key.STRAY:
         environment.pop(name, None)
     # nvcc of pip's toolkit finds its ptxas only if nvcc's folder is on PATH.
     environment["PATH"] = f"{nvcc.path.parent}{os.pathsep}{environment.get('PATH', '')}"

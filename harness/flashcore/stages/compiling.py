@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from flashcore.build import build, kept, launch_plan, static_facts
+from flashcore.build import build, cached_objects, launch_plan, static_facts
 from flashcore.build.languages import by_language, language, recorder
 from flashcore.machine import toolchain
 from flashcore.model.cause import Cause
@@ -86,7 +86,7 @@ def _unlaunched(context: Context, plans: Sequence[Plan], artifact: Artifact, fac
     plan_of = plans_for(plans, artifact.arch)
     needed = [plan_of.get((variant.name, s.name)) for s in suite.shapes.values() if variant.runs_on(s)]
     unlaunched = unlaunched_of(needed, (fact.subject.kernel or "" for fact in facts))
-    beyond = isinstance(variant.kind, CudaSource) and kept.may_launch_more(artifact)
+    beyond = isinstance(variant.kind, CudaSource) and cached_objects.may_launch_more(artifact)
     return () if beyond else unlaunched
 
 

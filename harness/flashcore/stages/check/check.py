@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from flashcore.build.dependencies import digest
+from flashcore.build.cache_key import digest
 from flashcore.machine import python_process
 from flashcore.machine.toolchain import version_of
 from flashcore.model import settings

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flashcore.build import dependencies, launch_plan
+from flashcore.build import cache_key, launch_plan
 from flashcore.build.builder import Builder
 from flashcore.build.nvcc_command import HARNESS_INCLUDE
 from flashcore.build.unit import CUBIN, HOST_TEXT, LINKED, LOG, OBJECT, OPERATOR, PLAN, RULE, SASS, Unit
@@ -40,7 +40,7 @@ def move(builder: Builder, unit: Unit, problem: Path) -> tuple[Path, dict[str, A
     linked = builder.linked(unit.variant, unit.libraries)
     source_hash = builder.inputs.source_hash([unit.variant.name, unit.flags, *linked], files, headers)
     host, cxx = host_code.read(unit.folder / OBJECT) if unit.is_host else ("", "")
-    host = dependencies.digest([host, linked]) if host and linked else host
+    host = cache_key.digest([host, linked]) if host and linked else host
     preprocessed = (unit.folder / HOST_TEXT).read_bytes()
     text = hashlib.sha256(re.sub(rb"(?m)^# \d.*\n", b"", preprocessed)).hexdigest()  # without names of files
     more = unit.is_host and launch_plan.may_launch_more(

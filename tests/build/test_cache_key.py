@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.build.dependencies import CompilerTools, Inputs, parsed, plain_text, unlisted
+from flashcore.build.cache_key import CompilerTools, Inputs, parsed, plain_text, unlisted
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.machine import toolchain
 
