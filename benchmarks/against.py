@@ -30,8 +30,8 @@ from benchmarks import chains, raw
 from flashcore.cli import progress
 from flashcore.errors import UsageError
 from flashcore.machine import toolchain
-from flashcore.model.decide import ALPHA, EFFECT, PROCESSES, ProcessTimes, decide
 from flashcore.model.settings import Settings
+from flashcore.model.slower import ALPHA, EFFECT, PROCESSES, ProcessTimes, decide
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.stages.bench.time_pairs import Contest, Times, copied
 

@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks import raw
 from benchmarks.history import CASE, LONGER, History, this_gpu
 from flashcore.errors import Exit
-from flashcore.model.decide import PROCESSES
+from flashcore.model.slower import PROCESSES
 
 #: The commits that are searched, the first slow one, and the most steps that may be timed.
 COMMITS, SLOW, STEPS = 32, 21, 6

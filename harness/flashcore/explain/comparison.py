@@ -17,9 +17,9 @@ from typing import Any, Literal, NamedTuple
 from flashcore.explain.times import Speedup
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import cause_text
-from flashcore.model.decide import ProcessTimes
 from flashcore.model.groups import grouped, picked
 from flashcore.model.record import Record, Subject, Value
+from flashcore.model.slower import ProcessTimes
 from flashcore.model.suite import TIMING_MODES
 from flashcore.model.text import number
 

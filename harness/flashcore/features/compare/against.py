@@ -22,7 +22,7 @@ from flashcore.explain.comparison import Change, Comparison, Difference
 from flashcore.explain.times import Speedup
 from flashcore.features.compare.match_cases import BuiltSuite, MatchedCase, pair, python_of
 from flashcore.machine import gpu_choice
-from flashcore.model import decide
+from flashcore.model import slower
 from flashcore.model.case import Case
 from flashcore.model.files import make_folder
 from flashcore.model.progress import prefixed
@@ -47,7 +47,7 @@ class AgainstOptions:
 
     Args:
         processes: the number of processes that time each case.
-        alpha, effect: see :func:`flashcore.model.decide.decide`.
+        alpha, effect: see :func:`flashcore.model.slower.decide`.
         resume: use the earlier measurements of the same builds.
         device: ``cuda``; or ``cpu``, only for callables.
 
@@ -56,15 +56,15 @@ class AgainstOptions:
     """
 
     revision: str
-    processes: int = decide.PROCESSES
-    alpha: float = decide.ALPHA
-    effect: float = decide.EFFECT
+    processes: int = slower.PROCESSES
+    alpha: float = slower.ALPHA
+    effect: float = slower.EFFECT
     resume: bool = False
     device: str = "cuda"
 
     def __post_init__(self) -> None:
-        if self.processes < decide.FEWEST:
-            raise UsageError(f"--processes {self.processes}: expected at least {decide.FEWEST}: fewer have no spread")
+        if self.processes < slower.FEWEST:
+            raise UsageError(f"--processes {self.processes}: expected at least {slower.FEWEST}: fewer have no spread")
         if not 0 < self.alpha < 0.5:
             raise UsageError(f"--alpha {self.alpha:g}: expected a rate above 0 and below 0.5, like 0.001")
         if not 0 <= self.effect < 1:
@@ -225,7 +225,7 @@ def _decided(
 ) -> Iterator[Difference]:
     """The timed cases, decided all together, and the cases whose timing failed."""
     cases = timings.processes
-    decisions = decide.decide(cases, alpha=options.alpha, effect=options.effect)
+    decisions = slower.decide(cases, alpha=options.alpha, effect=options.effect)
     for one in pairs:
         if lost := timings.lost.get(one.case):
             if lost.side == "after":

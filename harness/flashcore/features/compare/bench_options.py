@@ -7,7 +7,7 @@ import argparse
 from flashcore.cli import comparison, options, output, progress
 from flashcore.errors import Exit, UsageError
 from flashcore.features.compare import against
-from flashcore.model import decide
+from flashcore.model import slower
 from flashcore.model.text import percentage
 
 _DECISION = ("processes", "alpha", "effect")
@@ -22,9 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_decision(parser: argparse.ArgumentParser, scope: str) -> None:
     """Adds the options of a decision; ``scope`` tells what they are about."""
     add = parser.add_argument
-    add("--processes", type=int, metavar="N", help=f"processes that time each case (default: {decide.PROCESSES})")
-    add("--alpha", type=float, metavar="P", help=f"rate of false alarms {scope} (default: {decide.ALPHA:g})")
-    text = f"percent by which a case may get slower (default: {100 * decide.EFFECT:g})"
+    add("--processes", type=int, metavar="N", help=f"processes that time each case (default: {slower.PROCESSES})")
+    add("--alpha", type=float, metavar="P", help=f"rate of false alarms {scope} (default: {slower.ALPHA:g})")
+    text = f"percent by which a case may get slower (default: {100 * slower.EFFECT:g})"
     add("--effect", type=float, metavar="PCT", help=text)
 
 

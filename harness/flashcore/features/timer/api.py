@@ -17,7 +17,7 @@ from flashcore.errors import UsageError
 from flashcore.frames import pandas
 from flashcore.machine.gpu_state import Watch
 from flashcore.model import intervals
-from flashcore.model.decide import ProcessTimes, decide
+from flashcore.model.slower import ProcessTimes, decide
 from flashcore.model.suite import TimingMode
 from flashcore.model.text import bracketed, count, faster, function_name, shortened, significant
 from flashcore.runner.kernel_call import require_device

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from flashcore.model.cause import cause_text
-from flashcore.model.decide import ProcessTimes
 from flashcore.model.files import make_folder, write_atomically
 from flashcore.model.groups import grouped
 from flashcore.model.settings import Limits
+from flashcore.model.slower import ProcessTimes
 from flashcore.runner import journal
 from flashcore.runner.kernel_call import KernelCall, Operator
 from flashcore.runner.process import Program
@@ -99,7 +99,7 @@ class Timings:
 
     @property
     def processes(self) -> dict[str, list[ProcessTimes]]:
-        """The data of :func:`flashcore.model.decide.decide`."""
+        """The data of :func:`flashcore.model.slower.decide`."""
         return {name: [ProcessTimes.of(*t) for t in times] for name, times in self.times.items()}
 
     def levels(self, name: str) -> tuple[float, float]:

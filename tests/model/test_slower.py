@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.against import binomial_upper
-from flashcore.model.decide import COARSE, PROCESSES, ProcessTimes, decide, student_quantile
+from flashcore.model.slower import COARSE, PROCESSES, ProcessTimes, decide, student_quantile
 
 #: How far a build is off in one process, as the logarithm of a ratio.
 Noise = Callable[[random.Random], float]
