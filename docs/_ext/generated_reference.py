@@ -21,10 +21,11 @@ from flashcore.cli import main as cli
 from flashcore.explain import advice
 from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
-from flashcore.model import decisions, plugin
+from flashcore.model import plugin
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, FactSpec
 from flashcore.model.cause import CODES, Basis, Cause, Template
+from flashcore.model.compiler_decisions import meanings
 from flashcore.model.record import CaseSubject, Record
 from flashcore.model.suite import TIMING_MODES, Shape
 from flashcore.records import lookup, store
@@ -51,7 +52,7 @@ def write(app: Sphinx) -> None:
     folder.mkdir(exist_ok=True)
     measured = figures(Path(app.srcdir).parent / "profiles")
     pages = {"facts": facts(), "causes": causes_of_outcomes(), "advice": rules_of_advice()}
-    pages["decisions"] = compiler_decisions()
+    pages["compiler_decisions"] = compiler_decisions()
     pages |= {"manifest": manifest(), "commands": commands(), "measured": measured}
     pages["benchmarks"] = benchmarks(raw.ROOT / "benchmarks" / "results")
     pages |= {path.stem: notebook(path) for path in (raw.ROOT / "examples").rglob("*.ipynb")}
@@ -152,7 +153,7 @@ def compiler_decisions() -> Iterator[str]:
         "| name | machine instructions | from | weaker | archs | where it does not hold |",
         "| --- | --- | --- | --- | --- | --- |",
     )
-    for name, m in decisions.meanings().items():
+    for name, m in meanings().items():
         sass, weaker = (f"`{_cell(p)}`" if p and "\n" not in p else "" for p in (m.sass, m.weaker))
         archs = f"sm_{m.archs[0]}" + (" on" if m.archs[1] == 999 else f" to sm_{m.archs[1]}" if m.archs[1] > 90 else "")
         yield f"| `{name}` | {sass or 'a sequence'} | {_cell(m.ptx)} | {weaker} | {archs} | {_cell(m.hint)} |"

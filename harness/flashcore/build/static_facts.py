@@ -40,7 +40,7 @@ from flashcore.model.record import Artifact, CaseSubject, CodeSubject, Fact, Lau
 from flashcore.model.suite import Suite
 from flashcore.model.text import matches_any
 from flashcore.readers import cubin, sass, spills
-from flashcore.readers.decisions import decided
+from flashcore.readers.compiler_decisions import decided
 from flashcore.readers.kernel_names import distinct
 from flashcore.readers.phases import Sources
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flashcore.model.cause import Basis, Cause, Detail, Reason, Template
-from flashcore.model.decisions import meanings
+from flashcore.model.compiler_decisions import meanings
 from flashcore.model.text import count
 
 _MOST_COMPLAINTS = 3

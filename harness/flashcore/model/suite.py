@@ -79,7 +79,7 @@ class Decision:
     """Instructions that a kernel, or a piece of its source, must and must not compile to.
 
     Args:
-        must: names of :mod:`flashcore.model.decisions`; a number before one is the least count of instructions.
+        must: names of :mod:`flashcore.model.compiler_decisions`; a number before one is the least count.
         function: the piece is this function; ``mark``: the statement at this comment; ``quote``: at this code.
     """
 

@@ -21,7 +21,7 @@ from flashcore.chips import devices
 from flashcore.errors import ManifestError, UsageError
 from flashcore.model import gate_policy
 from flashcore.model.catalogue import DECISION, FACTS, GROUP_STAGE, FactSpec, spec_of
-from flashcore.model.decisions import meanings
+from flashcore.model.compiler_decisions import meanings
 from flashcore.model.suite import Budget, Decision, GateRule, Shape, Variant, Waiver
 from flashcore.model.text import matches_any, misspelled
 from flashcore.suites import lines, schema

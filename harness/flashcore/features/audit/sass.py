@@ -18,7 +18,7 @@ from flashcore.model.causes import NO_TOOL, UNREADABLE
 from flashcore.model.record import Fact, Source, Subject
 from flashcore.model.suite import Decision
 from flashcore.readers import sass, spills
-from flashcore.readers.decisions import decided
+from flashcore.readers.compiler_decisions import decided
 from flashcore.readers.phases import Sources
 
 _MORE = {

@@ -24,7 +24,7 @@ from flashcore.model.causes import (
     SEVERAL_PIECES,
     Decided,
 )
-from flashcore.model.decisions import meanings
+from flashcore.model.compiler_decisions import meanings
 from flashcore.model.suite import Decision
 from flashcore.readers.cubin import names_source
 from flashcore.readers.phases import Sources

@@ -1,4 +1,4 @@
-"""The names that a budget on compiler decisions may use; ``decisions.toml`` defines them and describes the fields."""
+"""The names that a budget on compiler decisions may use, with their instructions: ``compiler_decisions.toml``."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ class Meaning(NamedTuple):
 @cache
 def meanings() -> dict[str, Meaning]:
     """Every name with its instructions."""
-    table = tomllib.loads(Path(__file__).with_name("decisions.toml").read_text(encoding="utf-8"))
+    table = tomllib.loads(Path(__file__).with_name("compiler_decisions.toml").read_text(encoding="utf-8"))
     return {name: Meaning(**row) for name, row in table.items()}

@@ -21,10 +21,10 @@ from flashcore.model.causes import (
     SEVERAL_PIECES,
     Decided,
 )
-from flashcore.model.decisions import meanings
+from flashcore.model.compiler_decisions import meanings
 from flashcore.model.suite import Decision
-from flashcore.readers import decisions, sass
-from flashcore.readers.decisions import pieces
+from flashcore.readers import compiler_decisions, sass
+from flashcore.readers.compiler_decisions import pieces
 from flashcore.readers.phases import Sources
 
 SOURCE = """\
@@ -72,7 +72,7 @@ def decided(
 ) -> tuple[int | None, Cause | Decided]:
     functions = sass.parse(listing(folder, *lines) + more)
     separate = [name for name in functions if name != "k"]
-    return decisions.decided(decision, functions["k"], arch, Sources(folder, cubin), separate)
+    return compiler_decisions.decided(decision, functions["k"], arch, Sources(folder, cubin), separate)
 
 
 WIDE, NARROW, END = "LDG.E.128 R4, desc[UR6][R2.64]", "LDG.E R4, desc[UR6][R2.64]", "EXIT"
@@ -282,7 +282,7 @@ def test_a_name_is_seen_in_what_ptxas_makes_of_its_instruction(
 ) -> None:
     for kernel, value in (([*PTX].index(name), 0), (len(PTX), 1)):
         code = compiled[f"k{kernel}"]
-        assert decisions.decided(Decision((name.strip(),)), code, "sm_90a", Sources(Path()))[0] == value
+        assert compiler_decisions.decided(Decision((name.strip(),)), code, "sm_90a", Sources(Path()))[0] == value
 
 
 def test_tcgen05_is_seen_in_what_ptxas_makes_of_it(tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_tcgen05_is_seen_in_what_ptxas_makes_of_it(tmp_path: Path) -> None:
     )
     subprocess.run([ptxas, "-arch=sm_100a", tmp_path / "k.ptx", "-o", tmp_path / "k.cubin"], check=True)
     functions = sass.parse(disassemble(tmp_path / "k.cubin", disassembler))
-    assert decisions.decided(Decision(("tcgen05",)), functions["k"], "sm_100a", Sources(tmp_path))[0] == 0
+    assert compiler_decisions.decided(Decision(("tcgen05",)), functions["k"], "sm_100a", Sources(tmp_path))[0] == 0
 
 
 CUDA = """\
