@@ -101,11 +101,12 @@ class MissingPackage(CapabilityError):
 
     def __init__(self, who: str, package: str, more: str = "") -> None:
         super().__init__(
-            f"{who} needs the Python package {package}, which is not installed", f"pip install {_extra(package)}{more}"
+            f"{who} needs the Python package {package}, which is not installed",
+            f"pip install {installable(package)}{more}",
         )
 
 
-def _extra(package: str) -> str:
+def installable(package: str) -> str:
     """The extra of the fewest packages that has this one, as pip takes it; the package, if none has."""
     from importlib import metadata
 

@@ -518,6 +518,6 @@ def test_no_nvcc_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setattr(toolchain, "_nvcc_candidates", lambda: iter([Path("/nowhere/nvcc")]))
     loaded = load.load(TOY)
     with pytest.raises(
-        CapabilityError, match=r"no nvcc found\n  hint: install CUDA 13, or: pip install nvidia-cuda-nvcc"
+        CapabilityError, match=r"no nvcc found\n  hint: install CUDA 13, or: pip install 'flashcore-harness\[cuda\]'"
     ):
         build.build(loaded, tmp_path, build.Options(), variants=loaded.variants.values())

@@ -33,4 +33,4 @@ def test_what_was_looked_for() -> None:
     assert str(lacking("ninja")) == "no ninja found\n  hint: pip install ninja"
     assert lacking("gpu", "torch 2.10").what == "no CUDA GPU that this process can use: torch 2.10"
     assert lacking("ninja", what="x: too old").what == "x: too old"
-    assert str(lacking("nvtx")) == "the Python package nvtx is missing\n  hint: pip install nvtx"
+    assert str(lacking("nvtx")) == "the Python package nvtx is missing\n  hint: pip install 'flashcore-harness[run]'"

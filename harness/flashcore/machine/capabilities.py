@@ -7,24 +7,22 @@ from __future__ import annotations
 
 import re
 
-from flashcore.errors import CapabilityError
+from flashcore.errors import CapabilityError, installable
 
 #: Part → the message if it is missing, and the hint.
 _LACKS = {
     "nvcc": (
         "no nvcc found",
-        "install CUDA 13, or: pip install nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 "
-        "nvidia-cuda-crt==13.0.88 nvidia-cuda-runtime==13.0.88 nvidia-cuda-cccl==13.0.85, "
-        "or name one with NVCC=/path/to/nvcc",
+        "install CUDA 13, or: pip install 'flashcore-harness[cuda]', or name one with NVCC=/path/to/nvcc",
     ),
     "cudart": (
         "no libcudart_static.a found",
-        "pip install nvidia-cuda-runtime==13.0.88, or install the toolkit's runtime headers",
+        "pip install 'flashcore-harness[cuda]', or install the toolkit's runtime headers",
     ),
     "g++": ("no g++ found", "install g++ (Debian: apt-get install g++)"),
     "ninja": ("no ninja found", "pip install ninja"),
-    "nvdisasm": ("no nvdisasm found", "pip install nvidia-cuda-nvdisasm==13.2.51"),
-    "triton": ("no Triton on this machine", "pip install 'flashcore-harness[triton]' (triton==3.6.0)"),
+    "nvdisasm": ("no nvdisasm found", "pip install 'flashcore-harness[disassembler]'"),
+    "triton": ("no Triton on this machine", "pip install 'flashcore-harness[triton]'"),
     "gpu": (
         "no CUDA GPU that this process can use",
         "run on a machine with an NVIDIA GPU, its driver and a CUDA build of torch",
@@ -81,7 +79,7 @@ def lacking(name: str, detail: str = "", *, what: str = "") -> CapabilityError:
         detail: evidence, appended to the message.
         what: replaces the table's message, for example if the part is installed but unusable.
     """
-    message, hint = _LACKS.get(name, (f"the Python package {name} is missing", f"pip install {name}"))
+    message, hint = _LACKS.get(name, (f"the Python package {name} is missing", f"pip install {installable(name)}"))
     return CapabilityError((what or message) + (f": {detail}" if detail else ""), hint)
 
 

@@ -439,9 +439,9 @@ def test_killed_at_any_moment_it_is_finished_by_running_it_again(tmp_path: Path)
 def test_no_nvtx(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nvtx", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(CapabilityError, match="pip install nvtx"):
+    with pytest.raises(CapabilityError, match=r"pip install 'flashcore-harness\[run\]'"):
         run()
-    with pytest.raises(CapabilityError, match="pip install nvtx"):
+    with pytest.raises(CapabilityError, match=r"pip install 'flashcore-harness\[run\]'"):
         child.prepare()
 
 

@@ -11,7 +11,6 @@ from flashcore.errors import Exit, UsageError
 from flashcore.explain.compare_records import compare, lost_times
 from flashcore.explain.comparison import REGRESSIONS, Comparison
 from flashcore.features.compare import sides
-from flashcore.pipeline import pages
 from flashcore.pipeline.judging import Rules, judge_record
 
 TOP = 20
@@ -43,6 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.effect is not None and not 0 <= arguments.effect < math.inf:
         raise UsageError(f"--effect {arguments.effect:g}: expected percent, from 0")
+    if arguments.output:
+        from flashcore.pipeline import pages  # reports a missing jinja2 before anything is built
     with progress.shown(arguments.quiet) as say:
         a, b = sides.records(arguments, say)
     compared, json = compare(a, b), arguments.format == "json"
