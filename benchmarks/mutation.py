@@ -87,7 +87,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "pipeline/plugins": ("test_extensions.py",),
     "pipeline/profile": ("pipeline/test_run.py",),
     "pipeline/recording": ("features/runs/test_travel.py", "pipeline/test_run.py"),
-    "pipeline/run": ("explain/test_measured_roofs.py",),
+    "pipeline/measure_roofs": ("explain/test_measured_roofs.py",),
     "features/reports/execution": ("features/reports/test_capture.py",),
     "features/compare/bench_options": ("features/compare/test_timed.py",),
     "features/compare/command": ("features/compare/test_page.py", "test_examples.py"),

@@ -97,8 +97,8 @@ def test_the_roofs_suite_is_installed_with_it(command: Path, tmp_path: Path) -> 
 def test_recorded_roofs_are_read_from_anywhere(command: Path, tmp_path: Path) -> None:
     """The recorded roofs are read with the installed suite's problems, though the run names a folder not here."""
     code = (
-        "from flashcore.pipeline import run; from flashcore.model.settings import Settings\n"
-        f"record, found = run.measure_roofs(Settings(suite='', profiles={str(ROOT / 'profiles')!r}), print)\n"
+        "from flashcore.pipeline.measure_roofs import measure_roofs; from flashcore.model.settings import Settings\n"
+        f"record, found = measure_roofs(Settings(suite='', profiles={str(ROOT / 'profiles')!r}), print, None)\n"
         "print(record.suite.root, len(found) > 30)"
     )
     start = "import flashcore.machine.gpu as g\ng.Gpu.find = staticmethod(lambda: None)\n"

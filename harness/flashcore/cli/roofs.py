@@ -11,6 +11,7 @@ from flashcore.errors import worst
 from flashcore.explain.measured_roofs import MeasuredRoof
 from flashcore.model.text import fixed, unit_text
 from flashcore.pipeline import run as pipeline
+from flashcore.pipeline.measure_roofs import measure_roofs
 from flashcore.pipeline.opening import each_gpu
 
 EXAMPLES = (
@@ -31,7 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     settings = options.settings(arguments, suite=arguments.roofs)
     with progress.shown(arguments.quiet) as say:
-        each = [pipeline.measure_roofs(one, say, fresh=arguments.fresh) for one in each_gpu(settings)]
+        each = [
+            measure_roofs(one, say, lambda context: pipeline.run(context).record, fresh=arguments.fresh)
+            for one in each_gpu(settings)
+        ]
     for record, roofs in each:
         which = "".join(f", {gpu.uuid}" for gpu in record.gpus)
         print(f"run {record.id}, {record.gpu}{which}, driver {record.environment.driver}")

@@ -12,14 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from flashcore.explain import measured_roofs
-from flashcore.machine.gpu import Gpu
 from flashcore.model.files import PARTIAL
-from flashcore.model.progress import Say, prefixed, silent
-from flashcore.model.record import Fact, Measured, Record, Roof
-from flashcore.model.settings import ALL, Bench, Check, Settings
+from flashcore.model.progress import Say
+from flashcore.model.record import Fact, Record
+from flashcore.model.settings import Settings
 from flashcore.pipeline import resume as resuming
-from flashcore.pipeline import roofs
+from flashcore.pipeline.measure_roofs import with_roofs
 from flashcore.pipeline.opening import executor_of, open_recordable
 from flashcore.pipeline.recording import joined, recorded_before
 from flashcore.records import store
@@ -27,12 +25,6 @@ from flashcore.stages import gpu_stages
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.context import Context
 from flashcore.stages.formulas import formula_facts
-from flashcore.suites.find import roofs_suite
-from flashcore.suites.load import load
-
-#: Short, since each ceiling is one number; no opcheck, which `flashcore check` runs.
-_CHECK = Check(repeats=3, opcheck=False, children=2)
-_BENCH = Bench(samples=20, seconds=0.2, first=0, modes=("back_to_back", "eager"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +79,7 @@ def run(context: Context, resumed: Path | None = None) -> RecordedRun:
     context = replace(context, folder=folder)
     with store.claimed(folder), context.workers:
         context = _compiled(context, formulas, resumed)
-        measured, ceilings = with_roofs(context, gpu_stages.measure(context))
+        measured, ceilings = with_roofs(context, gpu_stages.measure(context), lambda of_roofs: run(of_roofs).record)
         record = joined(context, run_id, measured, recorded_before(context, run_id), ceilings)
         store.keep(folder, context.built.artifacts)
         store.write(record, folder)
@@ -113,60 +105,3 @@ def _compiled(context: Context, formulas: Sequence[Fact], resumed: Path | None) 
             shutil.rmtree(context.folder, ignore_errors=True)
         raise
     return context
-
-
-# --- roofs --------------------------------------------------------------------------------------
-
-
-def measure_roofs(settings: Settings, say: Say, *, fresh: bool = False) -> roofs.Ceilings:
-    """This machine's roofs: recorded ones, or measured now.
-
-    Args:
-        settings: the settings of the run that uses the roofs; ``roofs`` names their suite.
-        fresh: measure even if this machine's roofs are recorded.
-
-    Raises:
-        CapabilityError: there is no GPU.
-    """
-    folder = settings.roofs or str(roofs_suite())
-    gpus, _ = executor_of(settings).places(settings.gpus, silent)
-    uuid = next(iter(gpus), "")
-    gpu = gpus.get(uuid) or Gpu.find()
-    record = None if fresh else roofs.recorded(folder, Path(settings.profiles), gpu, uuid)
-    if record is None:
-        chosen = Settings(
-            suite=folder,
-            profiles=settings.profiles,
-            build=settings.build,
-            archs=(arch,) if gpu and (arch := gpu.arch_of(load(folder).archs)) else (),  # for this GPU alone
-            upto="bench",
-            join=False,
-            check=_CHECK,
-            bench=_BENCH,
-            gpus=uuid if len(gpus) > 1 or settings.gpus != ALL else ALL,  # one GPU's ceilings
-            roofs=None,
-            executor=settings.executor,
-            command=settings.command,
-        )
-        context = open_recordable(chosen, lambda text: say(prefixed("roofs: ", text)), needs_gpu=True)
-        say("roofs: measuring this machine")
-        record = run(context).record
-    return roofs.ceilings(record, folder)
-
-
-def with_roofs(context: Context, measured: Measured) -> tuple[Measured, tuple[Roof, ...] | None]:
-    """The measurements with each sharing GPU's measured roofs, and the first GPU's roofs (``None`` if the run does not
-    profile)."""
-    settings, say = context.settings, context.say
-    if settings.upto != "profile" or context.cannot_measure or settings.roofs is None:
-        return measured, None
-
-    def of_gpu(of: Settings) -> tuple[Roof, ...]:
-        record, ceilings = measure_roofs(of, say)
-        say(f"roofs: measured {record.created[:10]}, run {record.id}")
-        return measured_roofs.ceilings(record, ceilings)
-
-    sharing = [g.uuid for g in measured.gpus if g.uuid in context.workers.uuids and any(g.cases.values())]
-    each = {uuid: of_gpu(replace(settings, gpus=uuid)) for uuid in sharing}
-    gpus = tuple(replace(g, roofs=each.get(g.uuid, ())) for g in measured.gpus)
-    return replace(measured, gpus=gpus), next(iter(each.values())) if each else of_gpu(settings)
