@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from flashcore import figures, report
+from flashcore import report, roofline_figure
 from flashcore.cli import text_tables
 from flashcore.explain.limiter import remedies, time_parts, uses
 from flashcore.gate.wording import summary
@@ -153,7 +153,8 @@ def test_the_roof_that_a_share_is_of_is_among_the_roofs_drawn() -> None:
     for section in roofline_page.Roofline(book()).shapes:
         names = " ".join(trace.get("name", "") for trace in section.drawn["data"])
         for mark in marks(section.drawn):
-            assert figures.name(mark["roof"].partition(",")[0]) in names and 0 < mark["percent of the roof"] <= 100.1
+            level = roofline_figure.name(mark["roof"].partition(",")[0])
+            assert level in names and 0 < mark["percent of the roof"] <= 100.1
 
 
 def test_memory_has_a_bar_for_each_counted_path() -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flashcore import figures, frames
+from flashcore import frames, roofline_figure
 from flashcore.errors import CapabilityError, Exit, UsageError
 from flashcore.explain import compare_records
 from flashcore.explain import roofline as rooflines
@@ -105,7 +105,7 @@ class Run:
             raise UsageError(f"shape {name}: expected one of {', '.join(self.shapes)}{did_you_mean(name, self.shapes)}")
         if before is not None and (reason := compare_records.comparable(before, record)):
             raise UsageError(f"against={before.id}: expected a run that compares with {record.id}: {reason}")
-        chart = figures.of_record(record, name, before)
+        chart = roofline_figure.of_record(record, name, before)
         if not chart.points:
             raise UsageError(f"shape {name}: expected a case with time, FLOPs and bytes, found none in run {record.id}")
         try:

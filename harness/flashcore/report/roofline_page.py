@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from flashcore import figures
+from flashcore import roofline_figure
 from flashcore.chips import devices
 from flashcore.explain import compare_records, roofline
 from flashcore.explain.limiter import time_parts
 from flashcore.explain.roofline import Point
-from flashcore.figures import COUNTED, USEFUL, Chart, Marks
 from flashcore.model.groups import grouped
 from flashcore.model.record import Roof
 from flashcore.model.suite import Shape
 from flashcore.model.text import fixed, significant, whole
 from flashcore.report.cells import Cell, missing, number_cell
 from flashcore.report.view import CHARTS, MAX_SHAPES, ROOFLINE, Book, Page, variant_cell
+from flashcore.roofline_figure import COUNTED, USEFUL, Chart, Marks, share_text
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,11 @@ class RooflineSection:
         unit = "useful TFLOP/s" if p.counted == USEFUL else "TFLOP/s by counters"
         rate = f"{significant(p.tflops)} {unit} in {significant(p.time_us)} µs, {p.mode}"
         limiter = time_parts(self.book.readings, p.subject.variant, p.subject.shape or "").text
-        words = (rate, figures.share_text(p), f"limited by {limiter}" if limiter else "its limiter is unmeasured")
+        words = (
+            rate,
+            share_text(p),
+            f"limited by {limiter}" if limiter else "its limiter is unmeasured",
+        )
         return p.subject.variant, self.chart.labels.get(p.subject, ""), "; ".join(words)
 
     @property
@@ -113,14 +117,14 @@ class Roofline:
         """The sections with a point."""
         book, marks = self.book, self.marks
         if book.imported:
-            chart = figures.of_imports(marks)
+            chart = roofline_figure.of_imports(marks)
             return [RooflineSection(book, book.shapes[0], "All kernels", "by their share of the time", chart)][
                 : len(chart.points)
             ]
         before = Marks(book.other) if book.other and not compare_records.comparable(book.other, book.record) else None
         sections = []
         for row in book.rows[:MAX_SHAPES]:
-            chart = figures.of_row(row, marks, before)
+            chart = roofline_figure.of_row(row, marks, before)
             sections.append(RooflineSection(book, row.shape, row.name, row.shape.params_text, chart))
         return [s for s in sections if s.chart.points]
 
@@ -128,7 +132,7 @@ class Roofline:
     def faults(self) -> list[tuple[tuple[str, str], list[str]]]:
         """Impossible points, once per case and cause, with their levels."""
         faults = grouped(
-            ((str(p.subject), text), f"{figures.name(p.level)}, {COUNTED[p.counted]}")
+            ((str(p.subject), text), f"{roofline_figure.name(p.level)}, {COUNTED[p.counted]}")
             for p in self.marks.of(self.marks.by_case)
             if not p.subject.kernel
             for text in p.faults
@@ -151,12 +155,12 @@ def page(book: Book) -> Page[Roofline]:
 
 
 def _point_row(chart: Chart, point: Point) -> list[Cell]:
-    reason = f"no roof for {point.roof} or {figures.name(point.level)} is known on this device"
+    reason = f"no roof for {point.roof} or {roofline_figure.name(point.level)} is known on this device"
     shares = [s and 100 * s for s in (point.share, point.share_of_measured)]
     times = chart.padding(point.subject)
     return [
         variant_cell(point.subject.variant, f"{COUNTED[point.counted]}, {point.mode}", shape=point.subject.shape or ""),
-        Cell(figures.name(point.level), sort=point.level, detail="formula" if point.modeled else ""),
+        Cell(roofline_figure.name(point.level), sort=point.level, detail="formula" if point.modeled else ""),
         *(number_cell(x, 4) for x in (point.time_us, point.intensity, point.tflops, point.gbps)),
         *(missing(reason) if s is None else Cell(fixed(s, 1), sort=s, kind="number") for s in shares),
         missing("the hardware's FLOPs or the problem's are unknown") if times is None else number_cell(times),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import flashcore as fc
-from flashcore import figures
+from flashcore import roofline_figure
 from flashcore.errors import UsageError
 from flashcore.explain.roofline import LEVELS
 from flashcore.model.case import Case
@@ -27,13 +27,13 @@ PUBLISHED = sorted(path.name.partition(".")[0] for path in (ROOT / "profiles").g
 
 
 def drawn(record: Record, shape: str = "mission", before: Record | None = None) -> dict[str, Any]:
-    return figures.of_record(record, shape, before).figure()
+    return roofline_figure.of_record(record, shape, before).figure()
 
 
 def of_every_row(record: Record) -> list[tuple[str, dict[str, Any]]]:
     """The figure of each row of shapes with a point."""
     rows = record.suite.rows(record.suite.shapes.values())
-    charts = ((row[0].name, figures.of_record(record, row[0].name)) for row in rows)
+    charts = ((row[0].name, roofline_figure.of_record(record, row[0].name)) for row in rows)
     return [(name, chart.figure()) for name, chart in charts if chart.points]
 
 
