@@ -19,9 +19,9 @@ from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.queue import Pool
 from flashcore.stages.bench import time_pairs
 from flashcore.stages.bench.time_pairs import Contest, copied
-from flashcore.stages.cases import child_cases
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.context import Context
+from flashcore.stages.runnable_cases import child_cases
 
 PLANTED = Path(__file__).parent / "planted"
 #: Their blocks and threads, their times in us, and by how much they are made longer.

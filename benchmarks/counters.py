@@ -28,14 +28,14 @@ from flashcore.features.watch import child
 from flashcore.model.catalogue import FACTS, Kind
 from flashcore.model.record import Measured, StageNote, StageResult
 from flashcore.model.settings import Settings
+from flashcore.pipeline.make_record import joined
 from flashcore.pipeline.opening import open_recordable
-from flashcore.pipeline.recording import joined
 from flashcore.records import store
-from flashcore.stages.cases import child_cases
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.formulas import formula_facts
 from flashcore.stages.profile import cupti as by_cupti
 from flashcore.stages.profile import profile
+from flashcore.stages.runnable_cases import child_cases
 
 _RUNS = 2
 #: What ncu's two decimals leave open.

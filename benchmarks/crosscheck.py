@@ -35,9 +35,9 @@ from flashcore.pipeline.opening import open_context
 from flashcore.runner.kernel_call import Caller, KernelCall, require_device
 from flashcore.runner.problem_file import load_problem
 from flashcore.stages.bench import case_times
-from flashcore.stages.cases import child_cases
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.context import Context
+from flashcore.stages.runnable_cases import child_cases
 
 CASES = ("scalar_multiquery/s2048", "unfused_wmma/s4096", "fused_wmma/s4096")
 #: The largest difference of the medians, and the time (us) above which events resolve it.

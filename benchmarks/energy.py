@@ -24,9 +24,9 @@ from flashcore.model.settings import Settings
 from flashcore.pipeline import plugins
 from flashcore.pipeline.opening import open_context
 from flashcore.runner.queue import Pool
-from flashcore.stages.cases import child_cases
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.formulas import formula_facts
+from flashcore.stages.runnable_cases import child_cases
 
 SUITE, SHAPE = raw.ROOT / "kernels" / "attention", "mission"
 KERNELS = (

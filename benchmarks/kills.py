@@ -487,7 +487,7 @@ class Ncu(Rounds):
     most = 0.8
     CODE = (
         "from dataclasses import replace\nfrom pathlib import Path\n"
-        "from flashcore.stages.cases import child_cases\nfrom flashcore.stages.compiling import compile_all\n"
+        "from flashcore.stages.runnable_cases import child_cases\nfrom flashcore.stages.compiling import compile_all\n"
         "from flashcore.machine.ncu import find_ncu\nfrom flashcore.stages.profile import ncu_facts, profile\n"
         "from flashcore.model.settings import Profile, Settings\n"
         "from flashcore.pipeline.opening import open_context\n"

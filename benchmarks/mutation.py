@@ -86,7 +86,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "pipeline/pages": ("features/compare/test_page.py",),
     "pipeline/plugins": ("test_extensions.py",),
     "pipeline/profile": ("pipeline/test_run.py",),
-    "pipeline/recording": ("features/runs/test_travel.py", "pipeline/test_run.py"),
+    "pipeline/make_record": ("features/runs/test_travel.py", "pipeline/test_run.py"),
     "pipeline/measure_roofs": ("explain/test_measured_roofs.py",),
     "features/reports/execution": ("features/reports/test_capture.py",),
     "features/compare/bench_options": ("features/compare/test_timed.py",),

@@ -27,9 +27,9 @@ from flashcore.model.settings import Settings
 from flashcore.pipeline.opening import open_context
 from flashcore.runner.journal import Task
 from flashcore.runner.kernel_call import KernelCall
-from flashcore.stages.cases import child_cases
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.profile import code, profile
+from flashcore.stages.runnable_cases import child_cases
 
 
 def main(argv: Sequence[str] | None = None) -> int:

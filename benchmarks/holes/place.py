@@ -19,7 +19,7 @@ from flashcore.model.case import Case
 from flashcore.model.causes import OverReference
 from flashcore.model.record import CaseOutcome, Facts, Record, Source
 from flashcore.model.settings import Settings
-from flashcore.pipeline.recording import present
+from flashcore.pipeline.make_record import present
 from flashcore.records import store
 from tests import factory
 

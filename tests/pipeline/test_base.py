@@ -14,7 +14,7 @@ import pytest
 from flashcore.cli.main import main
 from flashcore.machine import toolchain
 from flashcore.model.settings import Settings
-from flashcore.pipeline.recording import present
+from flashcore.pipeline.make_record import present
 from flashcore.records import lookup, store
 from flashcore.records import packed as pack
 from tests import factory

@@ -14,7 +14,7 @@ from flashcore.model.files import write_atomically
 from flashcore.model.record import Record
 from flashcore.model.text import count
 from flashcore.pipeline.judging import baseline_path
-from flashcore.pipeline.recording import present
+from flashcore.pipeline.make_record import present
 
 EXAMPLES = (
     ("flashcore baseline save", "the current facts of every variant"),

@@ -23,7 +23,7 @@ from flashcore.model.suite import Budget
 from flashcore.model.text import UNMEASURED, percentage
 from flashcore.pipeline import base, plugins
 from flashcore.pipeline.judging import Judged, Rules, baseline_of, judge_record
-from flashcore.pipeline.recording import present
+from flashcore.pipeline.make_record import present
 from flashcore.records import lookup, store
 from flashcore.suites.load import load
 

@@ -16,8 +16,8 @@ from flashcore.model.record import Measured, Record, StageNote
 from flashcore.model.settings import Settings
 from flashcore.pipeline.opening import open_context
 from flashcore.records import assemble, store
-from flashcore.stages.cases import sort_out
 from flashcore.stages.check import check
+from flashcore.stages.runnable_cases import sort_out
 
 
 def check_references(settings: Settings, say: Say) -> Record:

@@ -17,9 +17,9 @@ from flashcore.model.progress import Say
 from flashcore.model.record import Fact, Record
 from flashcore.model.settings import Settings
 from flashcore.pipeline import resume as resuming
+from flashcore.pipeline.make_record import joined, recorded_before
 from flashcore.pipeline.measure_roofs import with_roofs
 from flashcore.pipeline.opening import executor_of, open_recordable
-from flashcore.pipeline.recording import joined, recorded_before
 from flashcore.records import store
 from flashcore.stages import gpu_stages
 from flashcore.stages.compiling import compile_all

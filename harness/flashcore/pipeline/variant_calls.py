@@ -9,8 +9,8 @@ from flashcore.model.record import Artifact
 from flashcore.model.settings import Settings
 from flashcore.pipeline.opening import open_context
 from flashcore.runner.kernel_call import KernelCall
-from flashcore.stages.cases import child_cases
 from flashcore.stages.compiling import compile_all
+from flashcore.stages.runnable_cases import child_cases
 
 
 def variant_calls(settings: Settings, variant: str, arch: str) -> tuple[Artifact, list[KernelCall]]:

@@ -25,10 +25,10 @@ from flashcore.runner.journal import lost_in, measured_on
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.process import Place
 from flashcore.stages.bench import bench
-from flashcore.stages.cases import sort_out
 from flashcore.stages.check import check
 from flashcore.stages.context import Context
 from flashcore.stages.profile import profile
+from flashcore.stages.runnable_cases import sort_out
 from flashcore.stages.sanitize import sanitize
 from flashcore.stages.stage import StageModule
 

@@ -19,7 +19,7 @@ from flashcore.model.record import Facts
 from flashcore.report import roofline_page
 from flashcore.runner.journal import Task, TaskResult
 from flashcore.runner.queue import Pool
-from flashcore.stages.cases import child_cases
+from flashcore.stages.runnable_cases import child_cases
 from tests import factory
 from tests.marks import marks
 from tests.support import staged

@@ -18,7 +18,7 @@ from flashcore.machine import toolchain
 from flashcore.model.case import Case
 from flashcore.model.record import CaseOutcome, Facts, Source
 from flashcore.model.settings import Settings
-from flashcore.pipeline.recording import present
+from flashcore.pipeline.make_record import present
 from flashcore.records import lookup, store
 from tests import factory
 from tests.conftest import NO_TORCH, ROOT, flashcore

@@ -17,10 +17,10 @@ from flashcore.model.record import Source, StageResult
 from flashcore.model.settings import Settings
 from flashcore.runner.journal import Task, TaskResult
 from flashcore.runner.queue import Pool
-from flashcore.stages.cases import child_cases
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.context import open_context
 from flashcore.stages.profile import cupti
+from flashcore.stages.runnable_cases import child_cases
 from tests.conftest import TOY, Built
 
 GPU = Gpu("NVIDIA H200", (9, 0), 132, 1 << 37, 60 << 20, 1980.0, "580.65")

@@ -33,10 +33,10 @@ from flashcore.pipeline.opening import open_recordable
 from flashcore.records.store import claimed
 from flashcore.runner.queue import Pool
 from flashcore.stages.bench import time_pairs
-from flashcore.stages.cases import child_cases
 from flashcore.stages.check import check
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.context import Context
+from flashcore.stages.runnable_cases import child_cases
 
 _FOLDER = "against"  # beside the builds of revisions
 

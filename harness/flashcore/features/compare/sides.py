@@ -14,7 +14,7 @@ from flashcore.errors import UsageError
 from flashcore.model.record import Record
 from flashcore.model.settings import Settings
 from flashcore.pipeline import plugins, revision
-from flashcore.pipeline.recording import present
+from flashcore.pipeline.make_record import present
 from flashcore.records import lookup, narrow, store
 from flashcore.suites import load
 from flashcore.suites.load import NothingMatches

@@ -18,9 +18,9 @@ from flashcore.pipeline.opening import open_context
 from flashcore.runner.journal import Task
 from flashcore.runner.process import Program
 from flashcore.stages import gpu_stages
-from flashcore.stages.cases import child_cases
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.context import Context
+from flashcore.stages.runnable_cases import child_cases
 
 INCLUDE = Path(__file__).parent / "include"
 

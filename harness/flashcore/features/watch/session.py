@@ -27,17 +27,17 @@ from flashcore.model.settings import Settings
 from flashcore.model.suite import Stage, Variant
 from flashcore.pipeline import revision
 from flashcore.pipeline.judging import Rules, judge_record
+from flashcore.pipeline.make_record import joined
 from flashcore.pipeline.opening import open_recordable
-from flashcore.pipeline.recording import joined
 from flashcore.records import store
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.stages.bench import case_times
-from flashcore.stages.cases import child_cases, sort_out
 from flashcore.stages.check import check
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.context import Context
 from flashcore.stages.formulas import formula_facts
 from flashcore.stages.profile import cupti, profile
+from flashcore.stages.runnable_cases import child_cases, sort_out
 from flashcore.suites.load import folders
 
 #: Seconds that a task in progress may take after a newer save; then its process is ended.

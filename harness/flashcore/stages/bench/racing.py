@@ -16,8 +16,8 @@ from flashcore.model.catalogue import FACTS
 from flashcore.model.intervals import is_decided, outpaced
 from flashcore.model.suite import Suite
 from flashcore.runner.kernel_call import KernelCall
+from flashcore.stages.always_measured import always_measured
 from flashcore.stages.bench.statistics import P90_SAMPLES, StopRule
-from flashcore.stages.required import required_facts
 
 #: Samples in the modes that do not rank of a case that stops after the first round; it has no single calls.
 _FEWEST = 3
@@ -28,7 +28,7 @@ _FEW, _FAR = 5, 1.5
 
 def full_modes(suite: Suite, gpu: str | None, case: KernelCall, modes: Sequence[str]) -> dict[str, list[str]]:
     """By variant, the modes that a budget or a prediction needs in full at the shape of a case."""
-    facts, rank = required_facts(suite, gpu, case.shape), case.rank_by
+    facts, rank = always_measured(suite, gpu, case.shape), case.rank_by
     of_rank = {"tflops", *(fact for fact in FACTS if fact.startswith("speedup_"))}
     if any(name.startswith("speedup_vs_baseline") for names in facts.values() for name in names):
         facts[suite.baseline].add("speedup_vs_baseline")

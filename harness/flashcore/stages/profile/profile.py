@@ -40,9 +40,9 @@ from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.process import Program
 from flashcore.runner.queue import Pool
 from flashcore.runner.rounds import Settled
+from flashcore.stages.always_measured import always_measured
 from flashcore.stages.context import Context
 from flashcore.stages.profile import child, code, ncu_facts
-from flashcore.stages.required import required_facts
 
 FEW = 32  # up to this many cases are all measured in depth
 TARGET = python_process.child("flashcore.stages.profile.child")
@@ -125,7 +125,7 @@ def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
 def _profiling(context: Context, codes: Callable[[str], phases.Code | None]) -> Profiling:
     assert context.gpu is not None
     gpu, cases, chosen = context.gpu.name, context.cases("profile"), context.settings.profile
-    required = cache(partial(required_facts, context.suite, gpu))
+    required = cache(partial(always_measured, context.suite, gpu))
     facts = {f"{v.name}/{shape.name}": required(shape.name)[v.name] for v, shape in cases}
     return Profiling(
         ncu=ncu.find_ncu(),

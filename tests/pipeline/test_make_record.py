@@ -10,7 +10,7 @@ import pytest
 from flashcore.machine import toolchain
 from flashcore.model.causes import CodeChanged
 from flashcore.model.record import Measured, Origin, Record
-from flashcore.pipeline.recording import joined, recorded_before
+from flashcore.pipeline.make_record import joined, recorded_before
 from flashcore.records import assemble, store
 from flashcore.stages.context import Context
 from tests import factory

@@ -23,7 +23,7 @@ from flashcore.model.causes import (
 from flashcore.model.record import Artifact, Built, CaseOutcome, Plan
 from flashcore.model.suite import AheadOfTime, RecordedCubins, Stage
 from flashcore.runner.kernel_call import Compiled, Launched, Operator, Reference
-from flashcore.stages.cases import child_cases, sort_out
+from flashcore.stages.runnable_cases import child_cases, sort_out
 from tests import factory
 from tests.support import staged
 

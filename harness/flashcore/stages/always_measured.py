@@ -9,7 +9,7 @@ from flashcore.model.suite import Suite
 from flashcore.model.text import matches_any
 
 
-def required_facts(suite: Suite, gpu: str | None, shape: str) -> Mapping[str, set[str]]:
+def always_measured(suite: Suite, gpu: str | None, shape: str) -> Mapping[str, set[str]]:
     """By variant, the facts that budgets on this GPU, its predictions and those of its children need at a shape."""
     facts: dict[str, set[str]] = {name: set() for name in suite.variants}
     for variant in suite.variants.values():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flashcore.model.suite import Prediction
-from flashcore.stages.required import required_facts
+from flashcore.stages.always_measured import always_measured
 from tests import factory
 
 
@@ -25,10 +25,10 @@ def test_limits_and_predictions_name_the_facts_of_a_case() -> None:
             factory.budget("max_error", maximum=10, shapes=("long",)),
         ],
     )
-    assert required_facts(suite, "NVIDIA H200", "mission") == {
+    assert always_measured(suite, "NVIDIA H200", "mission") == {
         "base": {"isolated_p50", "instructions", "tensor_active"},
         "child": {"isolated_p50", "instructions", "tensor_active"},
         "other": {"tensor_active", "l2_hit"},
         "library": set(),
     }
-    assert required_facts(suite, None, "mission")["other"] == {"tensor_active"}
+    assert always_measured(suite, None, "mission")["other"] == {"tensor_active"}
