@@ -62,6 +62,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "machine/toolchain": ("cli/test_gate.py",),
     "stages/profile/ncu_facts": ("readers/test_phases.py",),
     "runner/child": ("runner/test_queue.py",),
+    "runner/hung_variants": ("runner/test_queue.py", "runner/test_journal.py"),
     "runner/journal": ("runner/test_queue.py",),
     "runner/process": ("runner/test_queue.py", "runner/test_pool.py"),
     "runner/queue": ("runner/test_process.py", "runner/test_pool.py"),

@@ -38,6 +38,7 @@ from flashcore.model.record import CaseSubject
 from flashcore.readers.ncu import raw_page
 from flashcore.records import store
 from flashcore.runner import journal
+from flashcore.runner.hung_variants import hung
 from flashcore.stages.profile import ncu_facts
 from flashcore.suites import load
 from tests import factory
@@ -228,7 +229,7 @@ def test_journal(folder: Path, seed: int, values: list[Any]) -> None:
     place.mkdir(exist_ok=True)
     (place / "journal-001.jsonl").write_bytes(text)
     answers = journal.answers(place)
-    journal.hung(answers.values())
+    hung(answers.values())
     for name, answer in answers.items():
         assert isinstance(name, str) and answer.status in ("ok", "failed", "skipped") and answer.seconds > -1e16
         assert answer.data is None or isinstance(answer.data, dict)

@@ -9,6 +9,7 @@ import pytest
 
 from flashcore.model.causes import Hang, HungBefore
 from flashcore.runner import journal
+from flashcore.runner.hung_variants import hung
 from flashcore.runner.journal import (
     Begun,
     Journal,
@@ -94,5 +95,5 @@ def test_the_first_answer_to_a_task_counts_and_the_supervisors_last(tmp_path: Pa
     assert {n: (r.status, r.data, r.cause) for n, r in result.items()} == {
         "a": ("ok", {"n": 1}, None), "b": ("failed", None, Hang(2)), "v/s": ("failed", None, Hang(2))
     }  # fmt: skip
-    assert result["v/s"].step.what == "x" and journal.hung(result.values()) == {"v": HungBefore("s", Hang(2))}
+    assert result["v/s"].step.what == "x" and hung(result.values()) == {"v": HungBefore("s", Hang(2))}
     assert journal.answers(tmp_path / "nowhere") == {}

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from flashcore.errors import CapabilityError, FlashcoreError
-from flashcore.model.causes import Hang, HungBefore
+from flashcore.runner.hung_variants import hung_before
 from flashcore.runner.journal import (
     Begun,
     Journal,
@@ -24,8 +24,6 @@ from flashcore.runner.journal import (
     TaskResult,
     TaskStep,
     answers,
-    hung,
-    hung_before,
     read_journal,
 )
 from tests.conftest import ROOT
@@ -123,13 +121,6 @@ def test_a_variant_that_hung_is_not_run_on_its_other_cases(tmp_path: Path) -> No
         assert result[2].reason == "skipped: hung on b: no answer within 5 s: hang?"
     assert sorted(seen) == sorted(t.name for t in tasks), "each is told once"
     assert hung_before(tmp_path).keys() == {"stuck"}
-
-
-def test_a_shape_that_is_named_as_a_variant_that_hung_is_run() -> None:
-    hang = Hang(1.0, "spin cold")
-    assert hung([TaskResult("s65", "failed", hang, step=TaskStep("cold", "spin"))]) == {"spin": HungBefore("s65", hang)}
-    assert hung([TaskResult("s65", "failed", Hang(1.0))]) == {}
-    assert Task("spin", {}).variant == ""
 
 
 def test_a_hang_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:

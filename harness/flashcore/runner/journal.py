@@ -14,14 +14,14 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 from flashcore.errors import FlashcoreError
 from flashcore.model.cause import Cause, as_json, cause_text, from_json
-from flashcore.model.causes import RAISED, Hang, HungBefore
+from flashcore.model.causes import RAISED
 
 #: Least seconds between syncs, which take milliseconds; a power failure loses the answers of at most this time.
 _SYNC = 1.0
@@ -366,20 +366,3 @@ def lost_in(folder: Path) -> dict[str, str]:
     """The GPUs lost while the tasks in ``folder`` and below ran: UUID → why."""
     written = (message for path in sorted(folder.rglob("supervisor.jsonl")) for message in read_journal(path))
     return {message.gpu: message.reason for message in written if isinstance(message, Lost)}
-
-
-def hung(results: Iterable[TaskResult]) -> dict[str, HungBefore]:
-    """Variants that hung → why their other cases are skipped, so that a time limit passes only once. The variant comes
-    from the task's name, or else from its step."""
-    causes: dict[str, HungBefore] = {}
-    for r in results:
-        variant = r.name.rpartition("/")[0] or r.step.variant
-        if variant and isinstance(r.cause, Hang):
-            causes.setdefault(variant, HungBefore(r.name.rpartition("/")[2], r.cause))
-    return causes
-
-
-def hung_before(folder: Path) -> dict[str, HungBefore]:
-    """The variants that hung so far (see :func:`hung`). Only a parent answers for a process that hangs, so the
-    processes' journals, which grow with each sample, are not read."""
-    return hung(m for m in read_journal(folder / "supervisor.jsonl") if isinstance(m, TaskResult))

@@ -27,7 +27,8 @@ from flashcore.machine import gpu_choice
 from flashcore.model.cause import cause_text
 from flashcore.model.causes import WORKER_LOST, HungBefore, NeverBegan
 from flashcore.model.groups import grouped
-from flashcore.runner.journal import Journal, Lost, Task, TaskResult, answers, hung, unwritable
+from flashcore.runner.hung_variants import hung
+from flashcore.runner.journal import Journal, Lost, Task, TaskResult, answers, unwritable
 from flashcore.runner.process import POLL, Child, LocalGpu, Place, Process, Program
 
 #: A task in progress when its place is lost fails after this many places, since it may be the cause.

@@ -14,7 +14,8 @@ from typing import Generic, TypeVar
 
 from flashcore.model.cause import Cause
 from flashcore.model.causes import NOT_RUN
-from flashcore.runner.journal import Task, TaskResult, answers, begun, hung
+from flashcore.runner.hung_variants import hung
+from flashcore.runner.journal import Task, TaskResult, answers, begun
 
 ROUNDS = 3  # a case still open after this many rounds stays open
 

@@ -18,8 +18,9 @@ from typing import Any
 
 from flashcore.machine.gpu_state import Watch
 from flashcore.model.cause import Cause
+from flashcore.runner.hung_variants import hung_before
 from flashcore.runner.inputs import make_inputs_once
-from flashcore.runner.journal import Journal, Task, hung_before, raised
+from flashcore.runner.journal import Journal, Task, raised
 from flashcore.runner.kernel_call import Caller, KernelCall, is_poisoned, serve, synchronize
 from flashcore.runner.problem_file import load_problem
 from flashcore.stages.bench.interleave import Turns, distributions, release, sample

@@ -35,7 +35,8 @@ from flashcore.model.progress import Say
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult, Subject
 from flashcore.model.settings import Limits, Sanitize, SanitizerTool
 from flashcore.runner import rounds
-from flashcore.runner.journal import Task, TaskResult, begun, hung
+from flashcore.runner.hung_variants import hung
+from flashcore.runner.journal import Task, TaskResult, begun
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.process import Program
 from flashcore.runner.queue import Pool
