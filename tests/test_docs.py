@@ -408,11 +408,7 @@ def test_the_kernel_that_is_added_builds(
     monkeypatch.setattr(toolchain, "torch_root", lambda: None)  # no operator
     suite = tmp_path / "kernels"
     assert cli.main(["init", str(suite)]) == 0
-    kernel = blocks("add-a-kernel.md", "cuda")[0]
-    kept = (suite / "scale.cu").read_text(encoding="utf-8")
-    threads = "namespace {\nconstexpr int kThreads = 256;\n}\n"
-    source = f"#include <flashcore/problem.h>\n{threads}{kernel}\n{kept[kept.index('FLASHCORE_VARIANT') :]}"
-    (suite / "wide_rows.cu").write_text(source, encoding="utf-8")
+    (suite / "wide_rows.cu").write_text(blocks("add-a-kernel.md", "cuda")[0], encoding="utf-8")
     manifest = (suite / "suite.toml").read_text(encoding="utf-8").replace('["sm_80", "sm_89", "sm_90a"]', '["sm_90a"]')
     declared = blocks("add-a-kernel.md", "toml")[0]
     (suite / "suite.toml").write_text(f"{manifest}\n{declared}", encoding="utf-8")
