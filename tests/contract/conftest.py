@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import kept_build
+from tests.conftest import FAULTS, TOY, kept_build
 from tests.contract.session import run
 from tests.recorded import RECORDED, RUNS
 
@@ -34,12 +34,12 @@ def parts() -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A build folder of two suites, made by the command; sessions link to it."""
-    suites = (ROOT / "tests/suites/toy", HERE / "suites/standin")
+    """A build folder of three suites, made by the command; sessions link to it."""
+    suites = {TOY: "", FAULTS: "--variant good --variant plan_null", HERE / "suites/standin": ""}
     with kept_build("contract", *suites) as (made, is_built):
-        for suite in suites if not is_built else ():
-            output = run(f"build --suite {suite} --build-dir {made}/build -q", made)
-            assert output.code == 0, output.err
+        for suite, words in suites.items() if not is_built else ():
+            output = run(f"build --suite {suite} {words} --build-dir {made}/build -q", made)
+            assert output.code == (suite == FAULTS), output.err
         return shutil.copytree(made / "build", tmp_path_factory.mktemp("built") / "build")
 
 

@@ -32,6 +32,7 @@ def test_a_session_is_as_agreed(
         pytest.skip(f"tool: the session needs {', '.join(missing)}")
     if "nvcc" in {name for name, _, _ in needs}:
         (work / "build").symlink_to(request.getfixturevalue("built"))
+        request.getfixturevalue("forked")
     if "standins" in session.needs:
         request.getfixturevalue("standins")
     projected, wrong = results(session, work)
