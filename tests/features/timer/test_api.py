@@ -72,12 +72,17 @@ def test_what_no_graph_can_contain_makes_all_of_them_eager() -> None:
 
 
 def test_a_function_that_launches_nothing_is_void() -> None:
-    rows = fc.time(taking(10), taking(10, name="empty", is_empty=True)).to_dict("records")
+    rows = fc.time(taking(10), taking(10, name="empty", nodes=(0, 0))).to_dict("records")
     assert rows[0]["verdict"] == "" and rows[1]["verdict"] == "void" and "launches nothing" in rows[1]["note"]
 
 
+def test_a_copy_in_a_graph_is_said() -> None:
+    rows = fc.time(taking(10), taking(5, name="copy", nodes=(0, 1)))
+    assert list(rows["note"].str.contains("copies in a graph")) == [False, True] and rows["verdict"].iloc[1] == "faster"
+
+
 def test_what_launches_nothing_is_not_fast_beside_what_is_timed_eagerly() -> None:
-    empty, eager = taking(0.1, name="empty", is_empty=True), taking(10, name="g", obstacle="it synchronizes")
+    empty, eager = taking(0.1, name="empty", nodes=(0, 0)), taking(10, name="g", obstacle="it synchronizes")
     assert [*fc.time(eager, empty)["verdict"]] == ["", "void"] and [*fc.time(empty, eager)["verdict"]] == ["void", ""]
     for pair in ((empty, eager), (eager, empty)):
         with pytest.raises(AssertionError, match="found void times of empty: it launches nothing"):

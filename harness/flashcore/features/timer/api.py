@@ -152,6 +152,8 @@ def timings(functions: Sequence[Function], mode: TimingMode) -> list[Timing]:
             continue
         decision, levels, p50 = decisions.get(label), intervals.levels(times[label]), intervals.median(times[label])
         more = [*notes, *([decision.reason] if decision else []), *([levels.text] if levels else [])]
+        if not obstacles and nodes[label][1]:
+            more.append("it copies in a graph, which can take longer than a copy on a stream")
         ratio = _NO_TIMES[:3]
         if decision and decision.change is not None and decision.critical is not None:
             value, noise = 1 / (1 + decision.change), 1 + decision.critical
