@@ -69,7 +69,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "runner/references": ("stages/check/test_check.py", "runner/test_kernel_call.py"),
     "model/catalogue": ("stages/profile/test_ncu_facts.py", "records/test_store.py"),
     "model/cause": ("model/test_causes.py",),
-    "model/causes": ("model/test_causes.py", "explain/test_explain.py", "records/test_freshness.py"),
+    "model/causes": ("model/test_causes.py", "explain/test_verdict_note.py", "records/test_freshness.py"),
     "model/files": ("report/test_report.py",),
     "model/intervals": ("explain/test_roofline.py", "records/test_soundness.py"),
     "model/gate_policy": ("gate/test_baseline.py",),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.build import static_facts as facts_module
-from flashcore.explain import explain
+from flashcore.explain.verdict_note import note_on
 from flashcore.machine import toolchain
 from flashcore.model.case import Case
 from flashcore.model.cause import Detail
@@ -161,7 +161,7 @@ def test_every_warning_of_ptxas_is_counted_and_the_first_is_shown(artifact: Arti
     assert warned[0] == 3 and warned[1].startswith("(C7508) ")
     record = factory.record(facts=facts)
     subject = CodeSubject("kernels", "sm_90a", kernel="warned")
-    assert explain.advice(record, {}, "compiler_warnings", subject) == warned[1]
+    assert note_on(record, {}, "compiler_warnings", subject) == warned[1]
 
 
 # --- SASS ---------------------------------------------------------------------------------------

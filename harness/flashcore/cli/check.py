@@ -12,7 +12,7 @@ from flashcore.explain.readings import Readings
 from flashcore.model.record import Record
 from flashcore.model.settings import Settings
 from flashcore.pipeline import run as pipeline
-from flashcore.pipeline.references import check_references
+from flashcore.pipeline.check_references import check_references
 from flashcore.pipeline.run import RecordedRun
 
 EXAMPLES = (

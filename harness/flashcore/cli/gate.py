@@ -13,7 +13,7 @@ from typing import Any
 from flashcore.cli import options, output, progress, verdict_table
 from flashcore.cli.baseline import save
 from flashcore.errors import Exit, UsageError
-from flashcore.explain import explain
+from flashcore.explain.verdict_note import LaunchOccupancy, what_ifs
 from flashcore.gate import regressions
 from flashcore.gate.formats import FORMATS, Renderer, as_json
 from flashcore.gate.locate import Places
@@ -193,7 +193,7 @@ def next_steps(record: Record) -> str:
     lines: list[str] = []
     plans = {arch: plans_for(record.plans, arch) for arch in record.suite.archs}
 
-    def text(step: explain.LaunchOccupancy) -> str:
+    def text(step: LaunchOccupancy) -> str:
         pct = UNMEASURED if step.now.pct is None else percentage(step.now.pct, 1)
         return f"{step.subject.variant}/{step.subject.kernel} ({step.subject.arch}): {pct}; {'; '.join(step.lines)}"
 
@@ -202,7 +202,7 @@ def next_steps(record: Record) -> str:
             seen = grouped(
                 (text(step), shape)
                 for shape in record.suite.shapes
-                for step in explain.what_ifs(record, plans[arch].get((variant, shape)), arch)
+                for step in what_ifs(record, plans[arch].get((variant, shape)), arch)
             )
             same = len(seen) == len({text.split(":")[0] for text in seen})
             lines += [text if same else f"{text} [{', '.join(shapes)}]" for text, shapes in seen.items()]

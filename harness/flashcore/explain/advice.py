@@ -18,10 +18,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from flashcore.chips.occupancy import WARP
-from flashcore.explain.explain import what_ifs
 from flashcore.explain.limiter import WORTH, Part, Remedy, TimeParts, idle_share, remedies, time_parts
 from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import sm_count
+from flashcore.explain.verdict_note import what_ifs
 from flashcore.model.case import Case
 from flashcore.model.catalogue import spec_of
 from flashcore.model.record import CaseSubject, Fact, Subject, Value

@@ -21,10 +21,10 @@ from flashcore.chips import occupancy
 from flashcore.errors import Exit
 from flashcore.explain.advice import for_fact
 from flashcore.explain.comparison import Comparison
-from flashcore.explain.explain import advice
 from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import case_bounds
 from flashcore.explain.verdict import Status, Verdict, Verdicts
+from flashcore.explain.verdict_note import note_on
 from flashcore.gate.baseline import Baseline, compilers
 from flashcore.gate.expand import Expansion, Expectation, accepts, excess, expired, headroom, in_scope, limit_text
 from flashcore.gate.regressions import BaselineLimits, another_compiler, changed, limits
@@ -395,7 +395,7 @@ class _Gate:
             else:
                 status, reason = self._limit(budget, subject, value)
                 if status != "pass":
-                    more = advice(self.record, self.expansion.plans.get(subject.arch, {}), budget.fact, subject)
+                    more = note_on(self.record, self.expansion.plans.get(subject.arch, {}), budget.fact, subject)
                     reason = "; ".join(filter(None, (reason, more)))
             shown = None if value is None or fact is None else fact.value
             room = headroom(budget, shown) if budget.name in self.budgets else None

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from flashcore.explain.explain import LOCAL
 from flashcore.explain.verdict import Verdict
+from flashcore.explain.verdict_note import LOCAL
 from flashcore.model.causes import CompileFailed, Decided, SourceLine
 from flashcore.model.record import Fact, Record, Subject
 from flashcore.readers.kernel_names import identifier

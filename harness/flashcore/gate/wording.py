@@ -7,8 +7,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from flashcore.errors import Exit
 from flashcore.explain import advice
-from flashcore.explain.explain import LOCAL
 from flashcore.explain.verdict import Verdict
+from flashcore.explain.verdict_note import LOCAL
 from flashcore.gate.judge import Judgement
 from flashcore.model.groups import grouped
 from flashcore.model.record import subject_of

@@ -1,4 +1,4 @@
-"""Explains a verdict: the use of local memory, and the change that lets one more block fit on an SM."""
+"""The note on a verdict: the use of local memory, and the change that lets one more block fit on an SM."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ LOCAL = frozenset(
 OCCUPANCY = frozenset(("theoretical_occupancy", "blocks_per_sm"))
 
 
-def advice(record: Record, plans: Mapping[tuple[str, str], Plan], fact: str, subject: Subject) -> str:
-    """Advice on a fact in one line; empty if there is none.
+def note_on(record: Record, plans: Mapping[tuple[str, str], Plan], fact: str, subject: Subject) -> str:
+    """The note on a fact in one line; empty if there is none.
 
     Args:
         plans: the plans for the subject's arch by variant and shape.

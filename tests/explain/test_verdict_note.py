@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from flashcore.explain.explain import advice, local_memory, what_ifs
+from flashcore.explain.verdict_note import local_memory, note_on, what_ifs
 from flashcore.model.case import Case
 from flashcore.model.cause import cause_text
 from flashcore.model.causes import CLUSTER_UNKNOWN
@@ -96,18 +96,18 @@ def test_the_next_step_is_told_behind_what_limits_now() -> None:
     assert len(result.lines) > 1 and "limited by" not in "".join(result.lines[1:])
 
 
-def test_advice_is_given_where_it_fits_the_fact() -> None:
+def test_a_note_is_given_where_it_fits_the_fact() -> None:
     record, plan = planned(LAUNCH)
     record = replace(record, facts=type(record.facts)([*record.facts, memory("spills", "an array")]))
     plans = {("fast", "mission"): plan}
     at = subject_of("fast", "mission", "fast_kernel", arch="sm_90a")
-    assert advice(record, plans, "blocks_per_sm", at).startswith("limited by registers: 16 registers fewer")
-    assert advice(record, plans, "stack_bytes", at) == "an array"
-    assert advice(record, plans, "registers", at) == ""
+    assert note_on(record, plans, "blocks_per_sm", at).startswith("limited by registers: 16 registers fewer")
+    assert note_on(record, plans, "stack_bytes", at) == "an array"
+    assert note_on(record, plans, "registers", at) == ""
     for partly in (
         replace(at, kernel=None),
         KERNEL,
         replace(at, arch=None),
         replace(at, kernel="other"),
     ):
-        assert advice(record, plans, "theoretical_occupancy", partly) == ""
+        assert note_on(record, plans, "theoretical_occupancy", partly) == ""
