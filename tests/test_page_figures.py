@@ -326,7 +326,7 @@ class Trace:
         result |= of(parts, cures, advice(readings, variant, shape), bounds, v.predictions)
         result |= of(
             uses(readings, variant, shape),
-            [predictions.judge_one(readings, p, v, p.shape or shape) for p in v.predictions],
+            [predictions.outcome_of(readings, p, v, p.shape or shape) for p in v.predictions],
         )
         for gap in bounds.gaps if bounds else ():
             result |= of(gap.ratio)

@@ -19,7 +19,7 @@ from flashcore.model.case import Case
 from flashcore.model.causes import OverReference
 from flashcore.model.record import CaseOutcome, Facts, Record, Source
 from flashcore.model.settings import Settings
-from flashcore.pipeline.make_record import present
+from flashcore.pipeline.make_record import present_record
 from flashcore.records import store
 from tests import factory
 
@@ -189,7 +189,7 @@ class Place:
     def present(self) -> Record:
         """The record of the present sources."""
         settings = Settings(str(self.suite), profiles=str(self.profiles), build=str(self.build))
-        return present(settings, lambda _: None)
+        return present_record(settings, lambda _: None)
 
     def record(self, run: str = RUN, **changes: Any) -> Path:
         """Records a run of the present sources, as if a GPU had measured it."""

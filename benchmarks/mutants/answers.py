@@ -118,7 +118,7 @@ class Judge:
 
     def complaints(self, change_inputs: Change, change_output: Change) -> list[str]:
         """The complaints about a kernel of this tolerance class with one planted change."""
-        from flashcore.runner.accuracy import errors, judge, not_finite
+        from flashcore.runner.accuracy import beyond_tolerance, errors, not_finite
 
         complaints = []
         for kind, inputs, reference, entitled in self._known:
@@ -128,6 +128,7 @@ class Judge:
             else:
                 error_sizes = errors(answer, reference)
                 complaints += [
-                    f"{text}, on kind {kind}" for text in judge(error_sizes, entitled, CLASS, self.problem.FENCE)
+                    f"{text}, on kind {kind}"
+                    for text in beyond_tolerance(error_sizes, entitled, CLASS, self.problem.FENCE)
                 ]
         return complaints

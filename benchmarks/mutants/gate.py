@@ -31,7 +31,7 @@ from flashcore.model.record import Record
 from flashcore.model.settings import Settings
 from flashcore.model.suite import Shape, Suite, Variant
 from flashcore.pipeline import judging
-from flashcore.pipeline.make_record import present as present_record
+from flashcore.pipeline.make_record import present_record
 from flashcore.records import assemble, lookup
 from flashcore.stages import context
 from flashcore.suites import load as loading

@@ -54,7 +54,7 @@ def test_a_pattern_in_a_file_of_budgets_must_match(what: str) -> None:
 def test_a_baseline_of_another_suite_is_refused_before_anything_is_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(gate, "present", lambda *_: pytest.fail("it was compiled"))
+    monkeypatch.setattr(gate, "present_record", lambda *_: pytest.fail("it was compiled"))
     other = ROOT / "kernels" / "attention" / "baseline.txt"
     words = ["gate", "--suite", str(TOY), "--baseline", str(other), "--build-dir", str(tmp_path)]
     assert main(words) == Exit.USAGE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flashcore.explain.predictions import JudgedPrediction, PredictionOutcome, judge, progress
+from flashcore.explain.predictions import JudgedPrediction, PredictionOutcome, outcomes, progress
 from flashcore.explain.readings import Readings
 from flashcore.model.causes import WorstInput
 from flashcore.model.record import Record
@@ -13,7 +13,7 @@ from tests.support.predicted import SHARES, predicted, record
 
 
 def only(r: Record) -> JudgedPrediction:
-    (result,) = judge(Readings(r), r.suite.variants["fast"], "mission")
+    (result,) = outcomes(Readings(r), r.suite.variants["fast"], "mission")
     return result
 
 
@@ -91,7 +91,7 @@ def test_what_was_not_measured_is_unmeasured_with_its_reason() -> None:
 
 def test_a_prediction_of_another_shape_is_left_out() -> None:
     r = record([predicted("isolated_p50", 2, 1, "L4", "long"), predicted("registers", 96, 90, shape=None)])
-    assert [j.prediction.fact for j in judge(Readings(r), r.suite.variants["fast"], "mission")] == ["registers"]
+    assert [j.prediction.fact for j in outcomes(Readings(r), r.suite.variants["fast"], "mission")] == ["registers"]
 
 
 def test_shares_of_phases_are_compared_whatever_the_device() -> None:

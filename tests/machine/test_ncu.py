@@ -38,7 +38,7 @@ def test_find_ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_import_that_hangs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("NCU_STANDIN", "slow")
     with pytest.raises(FlashcoreError, match="did not finish within"):
-        ncu.import_report(STANDIN, tmp_path / "r.ncu-rep", time_limit=1.0)
+        ncu.raw_page_of(STANDIN, tmp_path / "r.ncu-rep", time_limit=1.0)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from flashcore.cli.main import main
 from flashcore.machine import toolchain
 from flashcore.model.settings import Settings
-from flashcore.pipeline.make_record import present
+from flashcore.pipeline.make_record import present_record
 from flashcore.records import lookup, store
 from flashcore.records import packed as pack
 from tests import factory
@@ -55,7 +55,9 @@ class Change:
 
     def record(self) -> Path:
         """Records a run that the gate joins."""
-        made = present(Settings(str(self.suite), profiles=str(self.root), build=str(self._build)), lambda _: None)
+        made = present_record(
+            Settings(str(self.suite), profiles=str(self.root), build=str(self._build)), lambda _: None
+        )
         store.write(factory.profiled(made, "plain", "tail", RUN), folder := store.begin(self.root, RUN))
         return store.complete(folder)
 

@@ -35,7 +35,7 @@ def test_the_newest_is_found_by_its_id(tmp_path: Path) -> None:
 
 def test_the_newest_is_of_roofs_only_where_there_is_no_other(tmp_path: Path) -> None:
     record = factory.bare_record(id="20260102T000000Z-0001")
-    roofs = dataclasses.replace(record, suite=dataclasses.replace(record.suite, name=lookup.ROOFS))
+    roofs = dataclasses.replace(record, suite=dataclasses.replace(record.suite, name=lookup.ROOFS_SUITE))
     for one in (record, dataclasses.replace(roofs, id="20260103T000000Z-0001")):
         store.write(one, folder := store.begin(tmp_path, one.id))
         store.complete(folder)

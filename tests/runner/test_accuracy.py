@@ -11,7 +11,16 @@ from typing import Any
 
 import pytest
 
-from flashcore.runner.accuracy import Errors, differing, errors, judge, not_finite, over_class, soundness, ulp
+from flashcore.runner.accuracy import (
+    Errors,
+    beyond_tolerance,
+    differing,
+    errors,
+    not_finite,
+    over_class,
+    soundness,
+    ulp,
+)
 from flashcore.runner.guarded import Outputs
 from flashcore.runner.problem_file import load_problem
 from tests.conftest import ROOT
@@ -42,16 +51,18 @@ def test_nan_is_never_within_a_limit() -> None:
     measured = errors(torch.tensor([0, math.nan, 0, 0], dtype=torch.float16), reference)
     sound = errors(torch.zeros(4, dtype=torch.float16), reference)
     assert math.isnan(measured.max)
-    assert len(judge(measured, sound, "class", {"max": 1.0, "mean": 1.0})) == 4
+    assert len(beyond_tolerance(measured, sound, "class", {"max": 1.0, "mean": 1.0})) == 4
 
 
 def test_an_emulation_without_error_is_no_division_by_zero() -> None:
     exact = Errors(0.0, 0.0, 0.0, ulp=2**-10, norm=1.0, at=(0,), expected=1.0, answer=1.0)
     assert over_class(exact, exact) == (0.0, 0.0)
-    assert judge(replace(exact, rows=0), exact, "class", {"max": 1.0, "mean": 1.0}) == [], "an answer of no rows"
+    assert beyond_tolerance(replace(exact, rows=0), exact, "class", {"max": 1.0, "mean": 1.0}) == [], (
+        "an answer of no rows"
+    )
     off = Errors(2**-10, 2**-10, 2**-10, ulp=2**-10, norm=1.0, at=(0,), expected=1.0, answer=1.0)
     assert over_class(off, exact) == (2.0, 2.0)
-    assert judge(off, exact, "class", {"max": 1.0, "mean": 1.0}) == []
+    assert beyond_tolerance(off, exact, "class", {"max": 1.0, "mean": 1.0}) == []
 
 
 def test_differing_compares_bits() -> None:
@@ -76,7 +87,7 @@ def entitled(tolerance: str, kind: str, seq: int) -> tuple[dict[str, Any], Any, 
 
 def complaints(tolerance: str, plant: Callable[[dict[str, Any]], Any], kind: str, seq: int) -> list[str]:
     inputs, answer, measured = entitled(tolerance, kind, seq)
-    return judge(errors(plant(inputs), answer), measured, tolerance, ATTENTION.FENCE)
+    return beyond_tolerance(errors(plant(inputs), answer), measured, tolerance, ATTENTION.FENCE)
 
 
 def answered(tolerance: str, inputs: dict[str, Any]) -> Any:
@@ -189,5 +200,5 @@ def test_where_a_partial_reference_has_none_any_number_is_right_and_no_number_is
 def test_an_answer_that_is_off_as_a_whole_says_in_which_way(gain: float, word: str) -> None:
     class_ = Errors(0.1, 0.1, 1e-4, ulp=1e-5, norm=1.0, at=(0,), expected=0.0, answer=0.1, rows=100)
     measured = Errors(0.1, 0.1, 1e-4, ulp=1e-5, norm=1.0, at=(0,), expected=0.0, answer=0.1, gain=gain, rows=100)
-    (message,) = judge(measured, class_, "class", {"max": 1.0, "mean": 1.0})
+    (message,) = beyond_tolerance(measured, class_, "class", {"max": 1.0, "mean": 1.0})
     assert message.startswith(f"the answer's scale is too {word} by 0.01 (relative)")

@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from flashcore.runner.accuracy import errors, judge
+from flashcore.runner.accuracy import beyond_tolerance, errors
 from flashcore.runner.problem_file import load_problem
 from flashcore_judge import answers
 from tests.conftest import ROOT
@@ -48,6 +48,8 @@ def test_a_class_covers_its_instructions_on_every_draw(kind: str, size: tuple[in
     answer = PROBLEM.reference(inputs, params)["out"]
     entitled = errors(PROBLEM.emulate("fp32", inputs, params)["out"], answer)
     for _ in range(8):
-        assert not judge(errors(kernel(inputs["x"], dice), answer), entitled, "fp32", PROBLEM.FENCE)
+        assert not beyond_tolerance(errors(kernel(inputs["x"], dice), answer), entitled, "fp32", PROBLEM.FENCE)
     for wrong in [(2, 64)] + [(2**13, 1)] * ("constant" not in kind):  # such exponentials are halves
-        assert judge(errors(kernel(inputs["x"], dice, *wrong), answer), entitled, "fp32", PROBLEM.FENCE), wrong
+        assert beyond_tolerance(errors(kernel(inputs["x"], dice, *wrong), answer), entitled, "fp32", PROBLEM.FENCE), (
+            wrong
+        )

@@ -13,7 +13,7 @@ from typing import Any
 from flashcore.build import cache_key, launch_plan
 from flashcore.build.builder import Builder
 from flashcore.build.nvcc_command import HARNESS_INCLUDE
-from flashcore.build.unit import CUBIN, HOST_TEXT, LINKED, LOG, OBJECT, OPERATOR, PLAN, RULE, SASS, Unit
+from flashcore.build.unit import CUBIN, HOST_TEXT, LINKED, LOG, MAKE_RULE, OBJECT, OPERATOR, PLAN, SASS, Unit
 from flashcore.errors import ManifestError
 from flashcore.model import cache
 from flashcore.model.files import file_hash, writing
@@ -32,7 +32,7 @@ def move(builder: Builder, unit: Unit, problem: Path) -> tuple[Path, dict[str, A
         ManifestError: no source reads a macro of the config.
         FlashcoreError: a source changed during compilation, or the folder cannot be written.
     """
-    rule = (unit.folder / RULE).read_text(encoding="utf-8", errors="surrogateescape")
+    rule = (unit.folder / MAKE_RULE).read_text(encoding="utf-8", errors="surrogateescape")
     places = unit.libraries.headers
     key, files, reason = builder.inputs.learn(unit.name, unit.question, rule, problem, unit.flags, places)
     _refuse_unread(builder, unit, files)

@@ -14,7 +14,7 @@ SASS = "variant.sass"
 OBJECT = "variant.o"
 PLAN = "plan.so"
 OPERATOR = "operator.so"
-RULE = "variant.d"  # the files that the compiler read, as a make rule
+MAKE_RULE = "variant.d"  # the files that the compiler read, as a make rule
 HOST_TEXT = "host.ii"  # preprocessed host code, which depends on the arch through __CUDA_ARCH_LIST__
 LINKED = "linked.so"  # shows that the libraries have all that a variant uses
 

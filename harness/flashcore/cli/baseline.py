@@ -14,7 +14,7 @@ from flashcore.model.files import write_atomically
 from flashcore.model.record import Record
 from flashcore.model.text import count
 from flashcore.pipeline.judging import baseline_path
-from flashcore.pipeline.make_record import present
+from flashcore.pipeline.make_record import present_record
 
 EXAMPLES = (
     ("flashcore baseline save", "the current facts of every variant"),
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     with progress.shown(arguments.quiet) as say:
-        record = present(options.settings(arguments, upto=None), say)
+        record = present_record(options.settings(arguments, upto=None), say)
     file = baseline_path(record.suite, new=True)
     return save(record, baseline.read(file), file, ratchet=arguments.ratchet)
 

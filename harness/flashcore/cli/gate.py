@@ -23,7 +23,7 @@ from flashcore.model.suite import Budget
 from flashcore.model.text import UNMEASURED, percentage
 from flashcore.pipeline import base, plugins
 from flashcore.pipeline.judging import Judged, Rules, baseline_of, judge_record
-from flashcore.pipeline.make_record import present
+from flashcore.pipeline.make_record import present_record
 from flashcore.records import lookup, store
 from flashcore.suites.load import load
 
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         settings = options.settings(arguments, upto=None)
         baseline_of(load(settings.suite, Path(settings.build)), rules)  # before anything is compiled
         with progress.shown(arguments.quiet) as say:
-            record = present(settings, say)
+            record = present_record(settings, say)
     names = [arguments.recorded] if arguments.recorded else [origin.run for origin in record.joined]
     runs = [lookup.find(options.places(arguments), name) for name in names]
     for one in runs:

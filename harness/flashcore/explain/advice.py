@@ -27,7 +27,7 @@ from flashcore.model.catalogue import spec_of
 from flashcore.model.record import CaseSubject, Fact, Subject, Value
 from flashcore.model.suite import Shape
 from flashcore.model.text import in_words, percentage, same_hardware, significant
-from flashcore.records.lookup import ROOFS
+from flashcore.records.lookup import ROOFS_SUITE
 
 #: A cause in the code that may take this share of the time, %, comes before busy resources and waits.
 MUCH = 10.0
@@ -164,7 +164,7 @@ def order(item: Advice) -> tuple[bool, float]:
 def _every(readings: Readings, variant: str, shape: str, arch: str | None) -> Iterator[Advice]:
     """The advice on each kernel of a case."""
     record = readings.record
-    if record.suite.variants[variant].is_reference or record.suite.name == ROOFS:
+    if record.suite.variants[variant].is_reference or record.suite.name == ROOFS_SUITE:
         return
     arch = arch or readings.arch
     measured = readings.arch is None or arch is None or same_hardware(arch, readings.arch)

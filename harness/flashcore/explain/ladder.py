@@ -11,7 +11,7 @@ from math import log
 
 from flashcore.explain import roofline
 from flashcore.explain.limiter import time_parts
-from flashcore.explain.predictions import JudgedPrediction, PredictionOutcome, judge, progress
+from flashcore.explain.predictions import JudgedPrediction, PredictionOutcome, outcomes, progress
 from flashcore.explain.readings import Reading
 from flashcore.explain.rows import Row
 from flashcore.explain.times import Speedup
@@ -163,7 +163,7 @@ def _step(row: Row, variant: Variant, on_path: bool) -> Step:
         before=before,
         after=after,
         speedup=row.over(variant.name, variant.parent),
-        judged=tuple(judge(readings, variant, shape)),
+        judged=tuple(outcomes(readings, variant, shape)),
         moved=tuple(Moved(name, *pair(name)) for name in COUNTERS),
         limiter=time_parts(readings, variant.name, shape).text,
         outcome="unmeasured",

@@ -16,7 +16,7 @@ from flashcore.explain import roofline
 from flashcore.model.groups import grouped
 from flashcore.model.record import CaseSubject, Record, Roof, Subject
 from flashcore.model.text import fixed, percentage, whole
-from flashcore.records.lookup import ROOFS
+from flashcore.records.lookup import ROOFS_SUITE
 
 #: Operations or bytes per second in one unit of a ceiling.
 _PER_SECOND = {"GB/s": 1e9, "TFLOP/s": 1e12, "Gop/s": 1e9}
@@ -74,7 +74,7 @@ _AMOUNTS = {
 
 def rates(record: Record) -> dict[Subject, MeasuredRoof]:
     """Each timed case of a roofs run as a ceiling; empty for other runs."""
-    if record.suite.name != ROOFS:
+    if record.suite.name != ROOFS_SUITE:
         return {}
     roofs = {o.shape: record.suite.variants[o.variant].roof for o in record.outcomes}
     tensor, memory = ("tensor_flop", "TFLOP/s"), "GB/s"

@@ -57,11 +57,11 @@ class JudgedPrediction:
     note: str = ""
 
 
-def judge(readings: Readings, variant: Variant, shape: str) -> Iterator[JudgedPrediction]:
+def outcomes(readings: Readings, variant: Variant, shape: str) -> Iterator[JudgedPrediction]:
     """The outcomes of the variant's predictions for this shape, or for any shape."""
     for prediction in variant.predictions:
         if prediction.shape in (None, shape):
-            yield judge_one(readings, prediction, variant, shape)
+            yield outcome_of(readings, prediction, variant, shape)
 
 
 def predicted_share(variant: Variant, phase: str, shape: str | None) -> Prediction | None:
@@ -70,7 +70,7 @@ def predicted_share(variant: Variant, phase: str, shape: str | None) -> Predicti
     return next(shares, None)
 
 
-def judge_one(readings: Readings, p: Prediction, variant: Variant, shape: str) -> JudgedPrediction:
+def outcome_of(readings: Readings, p: Prediction, variant: Variant, shape: str) -> JudgedPrediction:
     """The outcome of one prediction of a variant at that shape."""
     before, after = readings.of(p.fact, variant.parent, shape), readings.of(p.fact, variant.name, shape)
     gpu = readings.record.gpu

@@ -79,7 +79,7 @@ def command_line(
 RAW_PAGE = "--page raw --print-units base --print-metric-instances details"
 
 
-def import_report(ncu: Path | str, report: Path, *, time_limit: float = 300.0, names: str = "demangled") -> str:
+def raw_page_of(ncu: Path | str, report: Path, *, time_limit: float = 300.0, names: str = "demangled") -> str:
     """A report's raw page as CSV, in base units.
 
     Args:

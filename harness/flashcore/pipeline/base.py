@@ -91,7 +91,7 @@ def compared(revision_name: str, suite_name: str, budgets: str | None) -> Base:
         for file in (f for ending in (store.HEADER, lookup.PACKED) for f in revision.tree.rglob(f"*{ending}")):
             run = _run(file)
             runs[run.name] = _hashes(run)
-            if lookup.suite_of(run) in (suite.name, lookup.ROOFS):
+            if lookup.suite_of(run) in (suite.name, lookup.ROOFS_SUITE):
                 now = revision.top / file.relative_to(revision.tree)
                 here += [_run(now)] if now.is_file() else []
                 removed += [] if now.is_file() else [run.name]

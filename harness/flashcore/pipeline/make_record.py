@@ -59,7 +59,7 @@ def joined(
     return record
 
 
-def present(settings: Settings, say: Say) -> Record:
+def present_record(settings: Settings, say: Say) -> Record:
     """The record of the present sources, joined with measured facts that are still fresh; nothing is stored."""
     context = replace(open_recordable(settings), say=say)
     context = replace(context, built=compile_all(context, formula_facts(context)))

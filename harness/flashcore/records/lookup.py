@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     #: each is a folder of runs, a run's folder, or a packed run.
     Places = Path | Sequence[Path]
 
-ROOFS = "roofs"  # the name of the suite that measures roofs
+ROOFS_SUITE = "roofs"  # the name of the suite that measures roofs
 PACKED = ".run.zip"  # suffix of a packed run
 _DAMAGED = (OSError, ValueError, LookupError, TypeError, RecursionError)
 
@@ -125,7 +125,7 @@ def find(places: Places, name: str | None, variants: Collection[str] = (), shape
                 "  hint: record one with flashcore profile, import or map --points, or name its folder by --profiles"
             )
         complete = [run for run in complete if _has_case(run, variants, shapes)] or complete
-        return next((run for run in complete if suite_of(run) != ROOFS and not _of_sanitizer(run)), complete[0])
+        return next((run for run in complete if suite_of(run) != ROOFS_SUITE and not _of_sanitizer(run)), complete[0])
     matches = [p for p in complete if p.name.startswith(name)]
     if len(matches) == 1:
         return matches[0]

@@ -105,7 +105,7 @@ class VariantView:
         """The row of a prediction, with the parent's and this variant's measured values."""
         book, parent = self.book, self.variant.parent
         shape = p.shape or (self.shapes[0].name if self.shapes else "")
-        judged = predictions.judge_one(book.readings, p, self.variant, shape)
+        judged = predictions.outcome_of(book.readings, p, self.variant, shape)
         before = not_applicable("it has no parent")
         if parent:
             declared = parent in book.record.suite.variants

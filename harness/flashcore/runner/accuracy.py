@@ -167,7 +167,7 @@ def largest_allowed(entitled: Errors) -> float:
     return MAX_LIMIT * entitled.max + entitled.ulp
 
 
-def judge(measured: Errors, entitled: Errors, tolerance: str, fence: Mapping[str, float]) -> list[str]:
+def beyond_tolerance(measured: Errors, entitled: Errors, tolerance: str, fence: Mapping[str, float]) -> list[str]:
     """Complaints about an answer's errors; empty if it is within its tolerance class and the fence."""
     place = f"at {list(measured.at)}: expected {measured.expected:.6g}, found {measured.answer:.6g}"
     complaints = []

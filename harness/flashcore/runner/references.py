@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flashcore.errors import UsageError
-from flashcore.runner.accuracy import Errors, errors, examined, judge, soundness, unsound
+from flashcore.runner.accuracy import Errors, beyond_tolerance, errors, examined, soundness, unsound
 from flashcore.runner.guarded import Outputs
 from flashcore.runner.inputs import bytes_of
 from flashcore.runner.kernel_call import KernelCall
@@ -40,7 +40,7 @@ class Expected:
 
     def judged(self, name: str, measured: Errors) -> list[str]:
         """Complaints about an output's errors; empty if they are within the tolerance class and the fence."""
-        return judge(measured, self.entitled[name], self.tolerance, self.fence)
+        return beyond_tolerance(measured, self.entitled[name], self.tolerance, self.fence)
 
     def complaints(self, outputs: Outputs) -> list[str]:
         """Complaints about a variant's answer; empty if it is sound and its errors are within the class."""

@@ -37,7 +37,7 @@ _RESERVED = re.compile(
     r"|compiler-bindir)(=.*)?|[^-].*\.(cu|o|a|so)|@.*"
 )
 #: Resources with a roof that the roofs suite measures; datasheets add others.
-ROOFS = ("dram", "l2", "l1", "shared", "exp", "issue", "barrier", "cluster_barrier", "launch")
+_ROOFS = ("dram", "l2", "l1", "shared", "exp", "issue", "barrier", "cluster_barrier", "launch")
 
 _Point = Mapping[str, int | str]
 
@@ -70,7 +70,7 @@ class Variants:
     def __init__(self, manifest: Manifest, root: Path, problems: Mapping[str, Problem], mistakes: Mistakes) -> None:
         self._manifest, self._root, self._problems, self._mistakes = manifest, root, problems, mistakes
         self._languages = dict(plugin.entries("languages"))
-        self._roofs = sorted({*ROOFS, *(rate for d in devices.load().values() for rate in d.rates)})
+        self._roofs = sorted({*_ROOFS, *(rate for d in devices.load().values() for rate in d.rates)})
         self._tolerances = {name: _tolerances(root / p.file) for name, p in manifest.problem.items()}
 
     def make(self, shapes: Mapping[str, Shape]) -> dict[str, Variant]:

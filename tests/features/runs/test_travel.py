@@ -18,7 +18,7 @@ from flashcore.machine import toolchain
 from flashcore.model.case import Case
 from flashcore.model.record import CaseOutcome, Facts, Source
 from flashcore.model.settings import Settings
-from flashcore.pipeline.make_record import present
+from flashcore.pipeline.make_record import present_record
 from flashcore.records import lookup, store
 from tests import factory
 from tests.conftest import NO_TORCH, ROOT, flashcore
@@ -51,7 +51,7 @@ class Runner:
     def records(self, us: float = 5.0, run_id: str = "20260102T030405Z-0001") -> None:
         """Records a run as the GPU runner would, whose one time is ``us``, packs it and throws the folder away."""
         there = self.folder / "runner"
-        made = present(
+        made = present_record(
             Settings(str(self.suite), variants=("warp",), profiles=str(there), build=str(self.folder / "build")),
             lambda _: None,
         )

@@ -14,7 +14,7 @@ from flashcore.errors import UsageError
 from flashcore.model.record import Record
 from flashcore.model.settings import Settings
 from flashcore.pipeline import plugins, revision
-from flashcore.pipeline.make_record import present
+from flashcore.pipeline.make_record import present_record
 from flashcore.records import lookup, narrow, store
 from flashcore.suites import load
 from flashcore.suites.load import NothingMatches
@@ -101,12 +101,12 @@ def record(name: str, kind: SideKind, settings: Settings, say: Callable[[str], N
         case "compiled files":
             made = plugins.find("api", "audit")([name], settings.archs)
         case "working tree":
-            made = present(settings, say)
+            made = present_record(settings, say)
         case "revision":
             commit = revision.commit_of(name, Path(settings.suite))[:12]
             with revision.suite_at(name, Path(settings.suite)) as root:
                 say(f"revision: {name} is {commit}")
-                made = present(revision.settings_at(root, settings), say)
+                made = present_record(revision.settings_at(root, settings), say)
             # Its folder is gone: the record must not name files there.
             return replace(made, id=f"{name} ({commit})", suite=replace(made.suite, root=settings.suite))
     return replace(made, id=kind if name == TREE else name)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from flashcore.build.unit import RULE
+from flashcore.build.unit import MAKE_RULE
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.features.phases import child
 from flashcore.features.phases.timeline import BLOCKS, WARPS, Timeline, layout, timeline
@@ -56,7 +56,7 @@ def record(settings: Settings, events: int, say: Say) -> Recording:
     marked, plain = context.variants
     shape = context.shapes[0]
     (artifact,) = compile_all(replace(context, variants=(plain,))).artifacts
-    if artifact.cubin and b"flashcore/phases.cuh" not in Path(artifact.cubin).with_name(RULE).read_bytes():
+    if artifact.cubin and b"flashcore/phases.cuh" not in Path(artifact.cubin).with_name(MAKE_RULE).read_bytes():
         raise UsageError(
             f"{plain.kind.file}: expected a kernel that marks its phases, found no #include <flashcore/phases.cuh>\n"
             '  hint: include it; write FLASHCORE_ROLE(phases, "compute"); where a warp takes its role in the kernel, '

@@ -24,8 +24,8 @@ from flashcore.machine.capabilities import reported_in
 from flashcore.machine.gpu import Gpu
 from flashcore.machine.ncu import (
     command_line,
-    import_report,
     last_lines,
+    raw_page_of,
     refused_metrics,
 )
 from flashcore.model.cause import Cause, cause_text
@@ -230,9 +230,9 @@ class _Passes:
             if ran.code:  # ncu's, which has not run the command or has crashed
                 ran = self.runs[-1] = replace(ran, code=None, cause=CRASH(ran.code, last_lines(output)))
             return ran
-        table = raw_page.parse(import_report(chosen.ncu, report, names="mangled"), domain=None)
+        table = raw_page.parse(raw_page_of(chosen.ncu, report, names="mangled"), domain=None)
         if not name.startswith("survey"):  # where NVIDIA's reader is not installed, the record is made from it
-            write_atomically(report.with_suffix(".csv"), import_report(chosen.ncu, report).encode())
+            write_atomically(report.with_suffix(".csv"), raw_page_of(chosen.ncu, report).encode())
         for note in table.notes:
             chosen.progress(f"{name}: {note}")
         ran = replace(ran, report=report, rows=table.rows)

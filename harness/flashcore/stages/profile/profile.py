@@ -336,7 +336,7 @@ class UnderNcu:
             else:
                 if not table.notes or not report.exists():
                     return table
-        text = ncu.import_report(self.profiling.ncu, report)
+        text = ncu.raw_page_of(self.profiling.ncu, report)
         write_atomically(saved, lzma.compress(text.encode(), preset=2))  # 6 takes ten times as long to save a fifth
         table = raw_page.parse(text)
         if not self.profiling.settings.keep_report and not table.notes:
