@@ -30,7 +30,7 @@ def source(tmp_path: Path) -> Path:
 def test_a_source_is_compiled_for_each_arch_by_the_shown_command(
     compiler: toolchain.Nvcc, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["audit", str(source), "--arch", "sm_90a", "--arch", "sm_80"]) == Exit.OK
+    assert main(["audit", str(source), "--arch", "90a", "--arch", "8.0"]) == Exit.OK
     *table, shown = capsys.readouterr().out.splitlines()
     assert {(row[1], row[-1]) for row in map(str.split, table[2:4])} == {("sm_80", "k"), ("sm_90a", "k")}
     subprocess.run([*shlex.split(shown), "-o", tmp_path / "hand.fatbin"], check=True)
@@ -55,6 +55,11 @@ def test_without_an_arch_or_a_gpu_it_says_what_to_do(
     monkeypatch.setattr(Gpu, "find", lambda: None)
     assert main(["audit", str(source)]) == Exit.USAGE
     assert "--arch" in capsys.readouterr().err
+
+
+def test_what_is_not_an_arch_is_refused(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", str(source), "--arch", "hopper"]) == Exit.USAGE
+    assert "--arch hopper: expected an arch such as sm_90a" in capsys.readouterr().err
 
 
 def test_a_source_that_does_not_compile_says_why(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,15 +23,22 @@ def command(source: Path, archs: Sequence[str], flags: str) -> list[str]:
         archs: empty: this machine's GPU's.
 
     Raises:
-        UsageError: no arch is given, and there is no GPU.
+        UsageError: no arch is given, and there is no GPU; or one is not an arch.
         CapabilityError: there is no nvcc.
     """
     gpu = None if archs else Gpu.find()
     if not archs and gpu is None:
         raise UsageError(f"{source}: expected the archs to compile it for, found no GPU\n  hint: --arch sm_90a")
-    numbers = [arch.removeprefix("sm_") for arch in archs] or ["{}{}".format(*gpu.capability)]  # type: ignore[union-attr]
+    numbers = [_number(arch) for arch in archs] or ["{}{}".format(*gpu.capability)]  # type: ignore[union-attr]
     codes = [word for n in numbers for word in ("-gencode", f"arch=compute_{n},code=sm_{n}")]
     return [str(toolchain.find_nvcc().path), *shlex.split(flags), "-lineinfo", *codes, "-fatbin", str(source)]
+
+
+def _number(arch: str) -> str:
+    number = re.fullmatch(r"(?:sm_|compute_)?(\d{1,2})\.?(\d[af]?)", arch)
+    if number is None:
+        raise UsageError(f"--arch {arch}: expected an arch such as sm_90a, 90a or 9.0")
+    return "".join(number.groups())
 
 
 def compiled(words: Sequence[str], folder: Path) -> Path:
