@@ -9,6 +9,7 @@ import functools
 import gc
 import hashlib
 import importlib
+import json
 import os
 import pickle
 import re
@@ -30,7 +31,7 @@ from flashcore.build import build
 from flashcore.errors import FlashcoreError
 from flashcore.machine import gpu_choice, python_process, toolchain
 from flashcore.machine.gpu import Gpu
-from flashcore.model.files import file_hash
+from flashcore.model.files import file_hash, make_folder, write_atomically
 from flashcore.model.record import Artifact, Record
 from flashcore.model.suite import Suite, Variant
 from flashcore.pipeline import plugins
@@ -119,15 +120,24 @@ def published_run(name: str) -> Traversable:
 
 @pytest.fixture(scope="session", autouse=True)
 def _reports_are_read_once() -> Iterator[None]:
-    """A report of ncu is read by a process of its own, which takes most of a second to start; each is needed often."""
+    """A report of ncu is read by a process of its own, which takes most of a second to start; each is needed often, by
+    each worker. A later run finds it too.
+    """
     reader: Any = importlib.import_module("flashcore.features.reports.ncu_rep")
-    read, contents = reader.content, dict[str, Any]()
+    child = ROOT / "harness" / "flashcore" / "features" / "reports" / "report_child.py"
+    read, contents, place = reader.content, dict[str, Any](), ROOT / "build" / "tests" / "reports"
+    code = file_hash(child)
 
     def once(path: Path) -> Any:
-        digest = f"{python_process.command('reader')} {file_hash(path)}"  # a test may have it fail
-        if digest not in contents:
-            contents[digest] = read(path)
-        return contents[digest]
+        of = f"{python_process.command('reader')} {code} {file_hash(path)}"  # a test may have it fail
+        kept = place / f"{hashlib.sha256(of.encode()).hexdigest()}.json"
+        if of not in contents:
+            if not kept.exists():
+                content = json.dumps(read(path))
+                make_folder(place)
+                write_atomically(kept, content.encode())
+            contents[of] = json.loads(kept.read_bytes())
+        return contents[of]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "content", once)

@@ -308,4 +308,5 @@ if __name__ == "__main__":
     for module in sys.argv[2:]:
         importlib.import_module(module)
     gc.freeze()  # no child looks through what was imported, which would copy its memory
+    gc.set_threshold(20_000, 50, 1_000)
     _serve(connection)
