@@ -99,13 +99,14 @@ def test_numbers(text: str, value: float) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "n/a", "(n/a)", "N/A", "-", "nan", "-nan", "inf", "-Infinity", "1,23", "12,5", "1.2.3", "0x7f",
+        "", "  ", "n/a", "(n/a)", "N/A", "-", "nan", "-nan", "inf", "-Infinity", "1,23", "12,5", "1.2.3", "0x7f",
         "all", "1e999", "(0: gemm_v0)", "nan (IMAD: 1)", "１２", "1e308", "-1e31", "-3", "1" + "0" * 400, "9" * 100_000,
     ],
 )  # fmt: skip
 def test_what_is_no_number_is_no_value_and_says_so(text: str) -> None:
     result = reading(text)
     assert result.value is None and result.note.startswith("ncu gave")
+    assert (result.note == "ncu gave an empty value") == (not text.strip())
 
 
 def test_instances() -> None:
@@ -124,6 +125,7 @@ def test_instances() -> None:
         (5, "ns", "ns", 5), (5, "us", "ns", 5000), (5, "usecond", "ns", 5000), (2, "ms", "ns", 2e6),
         (1, "s", "ns", 1e9),
         (5, "byte", "B", 5), (5, "byte/block", "B", 5), (1.5, "Kbyte", "B", 1500), (2, "Gbyte", "B", 2e9),
+        (3, "Mbyte", "B", 3e6), (3, "Tbyte", "B", 3e12),
         (7, "%", "pct", 7), (7, "", "pct", None), (7, "inst", "pct", None), (7, "byte", "pct", None),
         (3, "", "1", 3), (3, "inst", "1", 3), (3, "register/thread", "1", 3), (3, "SM", "1", 3), (3, "cycle", "1", 3),
         (3, "%", "1", None), (3, "Kinst", "1", None), (3, "byte", "1", None), (3, "ns", "1", None),
@@ -155,7 +157,8 @@ def test_range_of_nested_and_foreign_ranges() -> None:
     assert range_of(f"831  {ours} ", "flashcore") == "v0/mission"
     assert range_of(f"831  {ours} {inner} {torch} ", "flashcore") == "v1/tail"
     assert range_of(f"831  {torch} ", "flashcore") is None
-    assert range_of("", "flashcore") is None
+    assert range_of("", "flashcore") is range_of('9  "flashcore"', "flashcore") is None
+    assert range_of('9  "flashcore:v/s"', "flashcore") == "v/s"
 
 
 # --- broken text ---------------------------------------------------------------------------------
@@ -317,19 +320,6 @@ def test_round_trip(rows: list[tuple[str, tuple[str, float], tuple[str, float]]]
     assert {r.read("m__a.sum").unit for r in parsed.rows} == {"byte"}
 
 
-@pytest.mark.parametrize(
-    ("unit", "value"),
-    [("byte", 3.0), ("Kbyte", 3e3), ("Mbyte", 3e6), ("Gbyte", 3e9), ("Tbyte", 3e12)],
-)
-def test_each_prefix_of_bytes_is_a_thousand_times_the_last(unit: str, value: float) -> None:
-    assert convert(3.0, unit, "B") == value
-
-
-def test_an_empty_value_and_one_that_ncu_names_are_told_apart() -> None:
-    assert reading("").note == reading("  ").note == "ncu gave an empty value"
-    assert reading("n/a").note == "ncu gave 'n/a'"
-
-
 def test_another_layout_names_what_it_has_and_a_torn_header_its_end() -> None:
     names = [f"c{i}" for i in range(17)]
     line = ",".join(f'"{c}"' for c in ["ID", "Process ID", *names]) + "\n"
@@ -345,11 +335,6 @@ def test_another_layout_names_what_it_has_and_a_torn_header_its_end() -> None:
 def test_a_row_keeps_metrics_and_what_was_executed_alone() -> None:
     row = parse(table({"m__a.sum": ("inst", ["1"]), "Aaa": ("", ["2"]), EXECUTED: ("", ["3"])}, ["v/s"])).rows[0]
     assert set(row.metrics) == {"m__a.sum", EXECUTED}
-
-
-def test_a_range_needs_no_more_than_its_domain_and_its_name() -> None:
-    assert range_of('9  "flashcore:v/s"', "flashcore") == "v/s"
-    assert range_of('9  "flashcore"', "flashcore") is None
 
 
 @pytest.mark.parametrize(
