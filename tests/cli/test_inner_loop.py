@@ -23,7 +23,7 @@ def answers(record: Record, previous: Record | None = None, variant: str = "fast
 def test_four_answers_of_a_good_change() -> None:
     previous = factory.record(id=OLD, times={"fast": 50.0})
     text = answers(factory.record(times={"fast": 40.0}), previous)
-    assert "1 correct?   yes, on 2 shapes; error at most 1.10 × its tolerance class's" in text
+    assert "1 correct?   yes, on 2 shapes; error at most 1.10 × the rounding error of its tolerance class" in text
     assert f"against run {OLD}" in text
     assert "faster" in text.split("2 faster?")[1].splitlines()[0]
     assert "faster than the parent slow" in text

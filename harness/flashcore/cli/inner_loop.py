@@ -78,7 +78,11 @@ def correct(correct: Correctness) -> str:
     if not judged:
         reasons = dict.fromkeys(o.reason for o in correct.unchecked if o.reason)
         return "unmeasured: " + ("; ".join(reasons) or "it was not checked")
-    worst = "" if correct.error is None else f"; error at most {correct.error:.2f} × its tolerance class's"
+    worst = (
+        ""
+        if correct.error is None
+        else f"; error at most {correct.error:.2f} × the rounding error of its tolerance class"
+    )
     gaps = f"; not checked on {len(correct.unchecked)}" if correct.unchecked else ""
     return f"yes, on {count(judged, 'shape')}{worst}{gaps}"
 
