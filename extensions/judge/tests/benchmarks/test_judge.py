@@ -63,4 +63,4 @@ def test_the_steps_of_a_candidate_are_timed(judge: Judge) -> None:
         one = judge()
     steps = spent[one.candidate]
     assert one.status == "accepted" and {*steps} == {"inputs", "answers", "kernels", "waits"}
-    assert 0 < sum(steps.values()) <= one.seconds + 0.01 and all(seconds > 0 for seconds in steps.values())
+    assert 0 < sum(steps.values()) <= one.seconds + 0.01 and min(steps.values()) >= 0  # a wait may round to 0
