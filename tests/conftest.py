@@ -124,9 +124,9 @@ def _reports_are_read_once() -> Iterator[None]:
     each worker. A later run finds it too.
     """
     reader: Any = importlib.import_module("flashcore.features.reports.ncu_rep")
-    child = ROOT / "harness" / "flashcore" / "features" / "reports" / "report_child.py"
+    code = [file_hash(Path(reader.__file__).with_name(name)) for name in ("ncu_rep.py", "report_child.py")]
+    code.append(toolchain.version_of("ncu-report") or "")
     read, contents, place = reader.content, dict[str, Any](), ROOT / "build" / "tests" / "reports"
-    code = file_hash(child)
 
     def once(path: Path) -> Any:
         of = f"{python_process.command('reader')} {code} {file_hash(path)}"  # a test may have it fail

@@ -109,6 +109,15 @@ def test_the_row_prefers_a_reference_as_fast_that_was_timed_with_the_winner(gene
     assert next(iter(made.references)) == "cudnn" and made.reference == reference
 
 
+def test_references_are_compared_with_the_fastest_of_them() -> None:
+    """Also the fastest itself, not with another that is as fast."""
+    references = factory.reference("cudnn"), factory.reference("flash")
+    made = factory.suite((factory.variant("slow"), *references), (MISSION,))
+    r = factory.record(made, times={"slow": 40.0, "cudnn": 9.0, "flash": 9.2})
+    one = Row(Readings(r), (MISSION,))
+    assert {name: one.reference_of(name) for name in ("cudnn", "flash")} == {"cudnn": "cudnn", "flash": "cudnn"}
+
+
 def test_of_one_variant_on_two_names_the_faster_case_counts() -> None:
     r = factory.record(suite(MISSION, ALIKE))
     faster = [

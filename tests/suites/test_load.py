@@ -152,6 +152,14 @@ MEANING: list[tuple[Change, str]] = [
         {"variant.torch_mul.libraries": ["m"]},
         "variant.torch_mul.libraries: expected none: nvcc does not compile this variant, found ['m']",
     ),
+    (
+        {"variant.torch_mul.packages": ["torch", "flash-attn"]},
+        "variant.torch_mul.packages: expected names as Python imports them: flash_attn, found 'flash-attn'",
+    ),
+    (
+        {"variant.torch_mul.packages": ["flash_attn.cute"]},
+        "variant.torch_mul.packages: expected names as Python imports them: flash_attn, found 'flash_attn.cute'",
+    ),
     ({"include": ["nowhere"]}, "include: expected a folder of the suite, found 'nowhere'"),
     (
         {"problem.scale.file": "p.py"},

@@ -157,6 +157,8 @@ class Variants:
             if isinstance(kind, Cuda):
                 result[name] = _words(name, (*getattr(self._manifest, name), *given))
             elif name == "packages" and isinstance(kind, PythonCallable):
+                for package in (p for p in given if not p.isidentifier()):
+                    self._mistakes.add(f"{key}.packages", "names as Python imports them: flash_attn", repr(package))
                 result[name] = given
             elif given:
                 self._mistakes.add(f"{key}.{name}", "none: nvcc does not compile this variant", repr([*given]))
