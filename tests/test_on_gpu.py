@@ -5,6 +5,7 @@ Everything runs in processes of its own, since a planted fault takes its CUDA co
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -243,8 +244,8 @@ print(json.dumps(results))
 """
 
 
-def test_a_tensor_with_strides_is_taken_or_refused_with_a_reason(update: Built) -> None:
-    code = f"""
+#: Takes the operator's library as its argument.
+STRIDED_CALLS = f"""
 import json, sys, torch
 from flashcore.runner.kernel_call import operator
 op = operator("update", "plain", sys.argv[1])
@@ -252,12 +253,6 @@ prepare = "a, odd, b, c = (torch.ones(8, n, device='cuda') for n in (16, 17, 8, 
 taken = lambda: "taken" if bool((c[1:] >= 10).all()) else str(c)
 calls = {[*STRIDED]!r}
 {EACH_CALL}"""
-    command = [sys.executable, "-W", "ignore", "-c", code, update.of("plain").library or ""]
-    with gpu_lease():
-        done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    for (call, expected), result in zip(STRIDED.items(), json.loads(done.stdout), strict=True):
-        assert expected in result, call
 
 
 def test_another_process_on_the_gpu_voids_its_times(tmp_path: Path, build_dirs: Callable[[Path], str]) -> None:
@@ -324,30 +319,8 @@ x = torch.randn(1001, device="cuda")
 """
 
 
-def child(toy: Built, code: str) -> str:
-    """Runs Python with the toy operator loaded; gives what it printed."""
-    problem = toy.suite.problems["scale"]
-    library = next(a.library for a in toy.artifacts if a.variant == "two_steps" and a.library)
-    case = KernelCall(
-        variant="two_steps", shape="tail", suite="toy", root=str(TOY), problem_file=problem.file,
-        params={"N": 1001}, arguments=problem.arguments, target=Operator(library),
-        tolerance="rounded_once", seeds=(0,), flop=None,
-    )  # fmt: skip
-    command = [sys.executable, "-W", "ignore", "-c", PREPARE + code, json.dumps(case.to_json())]
-    with gpu_lease():
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_opcheck(toy: Built) -> None:
-    code = "out = torch.empty_like(x)\nprint(torch.library.opcheck(op.default, (x, out, 2.0)))"
-    message = child(toy, code)
-    assert message.count("SUCCESS") == 4, message
-
-
-def test_on_another_stream_and_in_a_graph(toy: Built) -> None:
-    code = """
+OPCHECK = "out = torch.empty_like(x)\nprint(torch.library.opcheck(op.default, (x, out, 2.0)))"
+STREAM_AND_GRAPH = """
 out = torch.zeros_like(x)
 side = torch.cuda.Stream()
 side.wait_stream(torch.cuda.current_stream())
@@ -364,11 +337,7 @@ graph.replay()
 torch.cuda.synchronize()
 print(bool((out == 3).all()))
 """
-    assert child(toy, code) == "True\nTrue\n"
-
-
-def test_torch_compile_takes_it(toy: Built) -> None:
-    code = """
+COMPILE = """
 @torch.compile(fullgraph=True, backend="aot_eager")
 def f(x):
     out = torch.empty_like(x)
@@ -376,9 +345,6 @@ def f(x):
     return out + 1
 print(torch.allclose(f(x), 2 * x + 1))
 """
-    assert child(toy, code) == "True\n"
-
-
 #: A call → why it is refused.
 WRONG = {
     "op(x.half(), torch.empty_like(x), 2.0)": "two_steps: x must be float32",
@@ -390,11 +356,52 @@ WRONG = {
     "op(x.new_empty(0), x.new_empty(0), 2.0)": "two_steps: dimension N of x is empty",
     "op(x, torch.empty(1001), 2.0)": "two_steps: out must be a CUDA tensor",
 }
+WRONG_CALLS = f"prepare, taken, calls = '', lambda: 'taken', {[*WRONG]!r}\n{EACH_CALL}"
 
 
-def test_a_wrong_tensor_is_refused_with_a_reason(toy: Built) -> None:
-    printed = child(toy, f"prepare, taken, calls = '', lambda: 'taken', {[*WRONG]!r}\n{EACH_CALL}")
-    for (call, expected), result in zip(WRONG.items(), json.loads(printed), strict=True):
+@pytest.fixture(scope="module")
+def printed(toy: Built, update: Built) -> dict[str, str]:
+    """What each script of operators prints. They run at the same time, each in its own process."""
+    problem = toy.suite.problems["scale"]
+    library = next(a.library for a in toy.artifacts if a.variant == "two_steps" and a.library)
+    case = KernelCall(
+        variant="two_steps", shape="tail", suite="toy", root=str(TOY), problem_file=problem.file,
+        params={"N": 1001}, arguments=problem.arguments, target=Operator(library),
+        tolerance="rounded_once", seeds=(0,), flop=None,
+    )  # fmt: skip
+    words = {code: (PREPARE + code, json.dumps(case.to_json())) for code in (OPCHECK, STREAM_AND_GRAPH, COMPILE)}
+    words[WRONG_CALLS] = (PREPARE + WRONG_CALLS, json.dumps(case.to_json()))
+    words[STRIDED_CALLS] = (STRIDED_CALLS, update.of("plain").library or "")
+    with gpu_lease(), contextlib.ExitStack() as stack:
+        running = {
+            code: stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-W", "ignore", "-c", *given],
+                    cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                )
+            )
+            for code, given in words.items()
+        }  # fmt: skip
+        outputs = {code: process.communicate(timeout=300) for code, process in running.items()}
+    assert not any(process.returncode for process in running.values()), outputs
+    return {code: out for code, (out, _) in outputs.items()}
+
+
+def test_opcheck(printed: dict[str, str]) -> None:
+    assert printed[OPCHECK].count("SUCCESS") == 4, printed[OPCHECK]
+
+
+def test_on_another_stream_and_in_a_graph(printed: dict[str, str]) -> None:
+    assert printed[STREAM_AND_GRAPH] == "True\nTrue\n"
+
+
+def test_torch_compile_takes_it(printed: dict[str, str]) -> None:
+    assert printed[COMPILE] == "True\n"
+
+
+@pytest.mark.parametrize(("code", "calls"), [(WRONG_CALLS, WRONG), (STRIDED_CALLS, STRIDED)], ids=["wrong", "strided"])
+def test_a_tensor_is_taken_or_refused_with_a_reason(printed: dict[str, str], code: str, calls: dict[str, str]) -> None:
+    for (call, expected), result in zip(calls.items(), json.loads(printed[code]), strict=True):
         assert expected in result, call
 
 
@@ -470,7 +477,7 @@ def test_the_modes_read_what_they_say() -> None:
     """Spins give slope 1, a programmatic twin is not faster than its plain form, A/A is 1."""
     if not (gpu := Gpu.find()) or gpu.capability < (9, 0):
         pytest.skip("gpu: programmatic launches need sm_90")
-    command = [sys.executable, "-m", "benchmarks.modes", "--samples", "100"]
+    command = [sys.executable, "-m", "benchmarks.modes", "--samples", "50"]
     with gpu_lease():
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == Exit.OK, done.stdout + done.stderr
