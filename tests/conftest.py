@@ -189,6 +189,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 LEASED = "import os, tempfile\ntempfile.tempdir = os.path.abspath('tmp')\nos.makedirs(tempfile.tempdir, exist_ok=True)"
 #: Set in the process of a test marked ``gpu(process=True)``.
 IN_PROCESS = "FLASHCORE_TESTS_PROCESS"
+#: The lease of such a process, which keeps its context until it ends.
+_UNTIL_THE_END = contextlib.ExitStack()
 
 
 def gpu_lease() -> contextlib.AbstractContextManager[None]:
@@ -206,16 +208,19 @@ def leased_gpu() -> Iterator[None]:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """A test marked ``gpu(process=True)`` uses the GPU in its own process, which then ends, and with it the context."""
     marker = pyfuncitem.get_closest_marker("gpu")
-    if marker is None or not marker.kwargs.get("process") or IN_PROCESS in os.environ:
+    if marker is None or not marker.kwargs.get("process"):
+        return None
+    if IN_PROCESS in os.environ:
+        pytest.importorskip("torch")  # before the lease: it takes seconds, and no GPU
+        _UNTIL_THE_END.enter_context(gpu_lease())
         return None
     config = pyfuncitem.config
     plugins = [word for name in ["no:xdist", "no:cacheprovider", *config.option.plugins] for word in ("-p", name)]
     command = [sys.executable, "-m", "pytest", "-q", *plugins, pyfuncitem.nodeid]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    with gpu_lease():
-        done = subprocess.run(
-            command, cwd=config.rootpath, env=environment | {IN_PROCESS: "1"}, capture_output=True, text=True
-        )
+    done = subprocess.run(
+        command, cwd=config.rootpath, env=environment | {IN_PROCESS: "1"}, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return True
 

@@ -206,8 +206,8 @@ def test_on_a_gpu_cupti_and_ncu_count_the_same_launches_in_the_same_order(tmp_pa
     assert isinstance(recorder, ActivityRecorder)
     ncu = find_ncu()
     with gpu_lease():
-        by_cupti = capture(script, tmp_path / "cupti", CaptureSettings(ncu=ncu, recorder=recorder))
-        by_ncu = capture(script, tmp_path / "ncu", CaptureSettings(ncu=ncu, recorder=NO_CUPTI("")))
+        by_cupti = capture(script, tmp_path / "cupti", CaptureSettings(ncu=ncu, recorder=recorder, top=1))
+        by_ncu = capture(script, tmp_path / "ncu", CaptureSettings(ncu=ncu, recorder=NO_CUPTI(""), top=1))
     assert by_cupti.by_ncu is None and not by_cupti.missed and by_cupti.runs[0].code == 0
     assert [*by_cupti.survey.launches.values()] == [*by_ncu.survey.launches.values()]
     assert {case.key for case in by_cupti.survey.cases} == {case.key for case in by_ncu.survey.cases}

@@ -64,16 +64,18 @@ def record(settings: Settings, events: int, say: Say) -> Recording:
         )
     if not context.gpu or context.cannot_measure:
         raise CapabilityError(context.cannot_measure, "run it on a machine with a GPU")
-    gpu, context = context.gpu, replace(context, built=compile_all(context))
+    gpu = context.gpu
     with tempfile.TemporaryDirectory(prefix="flashcore-phases-") as temporary, context.workers as workers:
-        folder = Path(temporary)
-        measured = gpu_stages.measure(replace(context, folder=folder))
+        context = replace(context, folder=Path(temporary))
+        gpu_stages.prepare(context)
+        context = replace(context, built=compile_all(context))
+        measured = gpu_stages.measure(context)
         times = [*measured.samples.values()]
         if len(times) < 2:
             failed = (f"{o.case}: {o.stage} {o.status}: {o.reason}" for o in measured.outcomes if o.status != "ok")
             raise FlashcoreError(next(failed, f"{plain.name}/{shape.name}: its times are void"))
         (case,) = child_cases(context, [(marked, shape)])
-        file = folder / "phases"
+        file = context.folder / "phases"
         payload = {
             "case": case.to_json(),
             "device": context.device,
@@ -81,7 +83,7 @@ def record(settings: Settings, events: int, say: Say) -> Recording:
             "file": str(file),
         }
         with workers.leased(say):
-            (result,) = workers.run([Task(case.name, payload)], Program(command=child.TARGET), folder)
+            (result,) = workers.run([Task(case.name, payload)], Program(command=child.TARGET), context.folder)
         if not result.data:
             raise FlashcoreError(f"{case.name}: {result.reason}")
         return Recording(
