@@ -235,7 +235,7 @@ class Reader(HTMLParser):
                     self.rows("roof", ([text] for name, text in labels if not name))
             else:
                 names = ("budget", "variant", "arch", "shape", "kernel", "launch", "value", "headroom", "reason")
-                self.rows("verdict", zip(*(unpacked(*parsed[name]) for name in names), strict=True))
+                self.rows("verdict", zip(*(unpacked(*parsed["columns"][name]) for name in names), strict=True))
 
     def rows(self, caption: str, rows: Iterable[Any]) -> None:
         for row in rows:
@@ -244,7 +244,7 @@ class Reader(HTMLParser):
 
 
 def unpacked(values: list[Any], which: list[int]) -> list[Any]:
-    return [values[at] for at in which] if which else values
+    return [values[at] for at in which]
 
 
 class Trace:

@@ -316,7 +316,7 @@ SAVED = """async () => {
   const plot = document.querySelector(".plot");
   const [svg, png] = [await charts.picture(plot, "svg"), await charts.picture(plot, "png")];
   const text = decodeURIComponent(svg.slice(svg.indexOf(",") + 1));
-  return { svg: text, png: png.slice(0, 22), csv: charts.csv(plot.parentElement) };
+  return { svg: text, png: png.slice(0, 22), csv: charts.csv(plot) };
 }"""
 
 

@@ -46,6 +46,8 @@ HERE = Path(__file__).parent
 #: Lists the files that a render wrote, so that the next one replaces only those.
 MARKER = ".flashcore-report"
 
+#: The script of all pages, on which the others build.
+SCRIPT = "report.js"
 #: Runs before the first paint: hides the page until its packed parts are there.
 _HIDE = 'document.documentElement.classList.add("pending");\n'
 
@@ -289,12 +291,13 @@ def static(name: str) -> str:
 
 
 def write_standalone(template: Path, file: Path, *scripts: str, **variables: Any) -> Path:
-    """Writes a page that needs no other file, and returns its path. Its template extends ``standalone.html.j2``.
+    """Writes a page that needs no other file, and returns its path. Its template extends ``standalone.html.j2``;
+    ``scripts`` are in addition to ``report.js``.
 
     Raises:
         WriteError: it cannot be written.
     """
-    bodies = [static(name) for name in scripts]
+    bodies = [*map(static, (SCRIPT, *scripts))]
     text = (
         environment(single_file=False)
         .get_template(str(template))
@@ -307,7 +310,7 @@ def write_standalone(template: Path, file: Path, *scripts: str, **variables: Any
 
 def _scripts(book: Book, bodies: Sequence[_Body]) -> dict[str, str]:
     """File name → text of the scripts that these pages need, in loading order."""
-    paths = dict.fromkeys((*(s for body in bodies for s in body.scripts), "report.js"))
+    paths = dict.fromkeys((SCRIPT, *(s for body in bodies for s in body.scripts)))
     sources = {"sources.js": f'window.sources = "{_packed(_json([*book.sources]))}";\n'} if SOURCE in paths else {}
     return sources | {Path(path).name: static(path) for path in paths}
 

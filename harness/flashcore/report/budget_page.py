@@ -7,7 +7,7 @@ The page contains all verdicts as data, of which a script shows the rows in view
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -137,18 +137,25 @@ class Budgets:
     def data(self) -> dict[str, Any]:
         """All verdicts, limits first, as packed columns; data shared by a budget's verdicts are stored once."""
         every = sorted(self.book.judgement.verdicts, key=self._order)
+        rooms = {_room(v): v.headroom or 0.0 for v in every}
         columns: dict[str, Iterable[Any]] = {
-            "status": map(self.state, every),
             "required": (v.required for v in every),
-            "budget": ([v.budget, v.fact, v.limit, v.source, v.tier, v.severity, recorded_unit(v.unit)] for v in every),
+            "budget": ([v.budget, v.fact, v.source, v.tier, v.severity, recorded_unit(v.unit)] for v in every),
             **{n: [getattr(v.subject, n) for v in every] for n in ("variant", "arch", "shape", "kernel", "launch")},
             "value": (v.value for v in every),
-            "headroom": map(_room, every),
+            "shown": (
+                quantity(v.value, "")[0] if isinstance(v.value, bool) else number(v.value, v.unit) for v in every
+            ),
+            "limit": (v.limit for v in every),
             "from": (v.fact_source for v in every),
-            "reason": (v.reason.strip() for v in every),
+            "reason": (v.reason.strip() or None for v in every),
         }
-        variants = list(self.book.record.suite.variants)
-        return {"count": len(every), "linked": variants, "rank": RANK, **{k: packed(v) for k, v in columns.items()}}
+        ranked = {"status": packed(map(self.state, every), RANK.get), "headroom": packed(map(_room, every), rooms.get)}
+        return {
+            "count": len(every),
+            "linked": [*self.book.record.suite.variants],
+            "columns": ranked | {name: packed(values) for name, values in columns.items()},
+        }
 
     def _order(self, v: Verdict) -> tuple[bool, int, bool, float]:
         """Sort key: limits first; gate failures before other states; then by headroom."""
@@ -209,13 +216,18 @@ def _is_number(v: Verdict) -> bool:
     return isinstance(v.value, (int, float)) and not isinstance(v.value, bool)
 
 
-def packed(values: Iterable[Any]) -> list[list[Any]]:
-    """A column as its distinct values and the index of each row's value; without indices if all differ."""
-    index: dict[str, int] = {}
-    distinct: list[Any] = []
-    at: list[int] = []
+def packed(values: Iterable[Any], place: Callable[[Any], Any] | None = None) -> list[list[Any]]:
+    """A column as its distinct values, sorted by ``place``, ``None`` last, and the index of each row's."""
+    keys, distinct = [], {}
     for value in values:
-        at.append(index.setdefault(repr(value), len(index)))
-        if len(index) > len(distinct):
-            distinct.append(value)
-    return [distinct, [] if len(at) == len(distinct) else at]
+        keys.append(key := repr(value))
+        distinct[key] = value
+    ordered = sorted(distinct, key=lambda key: (distinct[key] is None, (place or _order)(distinct[key])))
+    index = {key: i for i, key in enumerate(ordered)}
+    return [[distinct[key] for key in ordered], [index[key] for key in keys]]
+
+
+def _order(value: Any) -> tuple[bool, Any]:
+    """Sort key: numbers before words."""
+    number = isinstance(value, (int, float))
+    return not number, value if number else str(value).casefold()

@@ -28,7 +28,7 @@ def write(folder: Path, file: Path) -> None:
     tables = grouped(sorted(ranked, key=lambda row: (row[0], row[1]["us"])))
     others = [one for one, _ in verdicts if one.status != "accepted"]
     template = Path(__file__).with_name("board.html.j2")
-    write_standalone(template, file, "report.js", tables=tables, others=others, fixed=fixed, untrusted=untrusted)
+    write_standalone(template, file, tables=tables, others=others, fixed=fixed, untrusted=untrusted)
 
 
 def _read(path: Path) -> tuple[Verdict, list[tuple[str, dict[str, Any]]]]:

@@ -39,11 +39,10 @@ def write(result: Trends, folder: Path, index: Index, places: Sequence[Path], *,
         WriteError: it cannot be written.
     """
     view = Drawn(lambda: (result, index), places, each=each)
-    scripts = (*(CHARTS if view.figure else ()), "report.js")
     return write_standalone(
         HERE / "command.html.j2",
         folder / "trends.html",
-        *scripts,
+        *(CHARTS if view.figure else ()),
         anchor="trends",
         level=1,
         view=view,

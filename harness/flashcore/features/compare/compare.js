@@ -1,20 +1,28 @@
 // Draws the pair that is chosen. The page's data hold every conclusion; the choice is kept in the address.
 "use strict";
 (() => {
-  let state, all; // report.js's, once it is there
-  const MOST_CELLS = 4e6; // of the table by which two sources are aligned
+  const { state, all, make, variantPage, data, add } = window.flashcore;
   const NEAR = 3; // lines shown around those that differ
-  const esc = (text) => String(text).replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
 
   // --- cells ---
-  const missing = (why) => `<td class="missing" title="${esc(why || "no reason was recorded")}">unmeasured</td>`;
-  const number = (text) => `<td class="number">${esc(text)}</td>`;
-  const name = (text, why = "") => `<th scope="row" class="name"${why ? ` title="${esc(why)}"` : ""}>${esc(text)}</th>`;
-  const breaks = (text) => text.split("_").map(esc).join("_<wbr>");
-  const heads = (...texts) => `<thead><tr>${texts.map((t) => `<th scope="col">${t}</th>`).join("")}</tr></thead>`;
-  const table = (kind, label, caption, inner) =>
-    `<div class="scroll" tabindex="0" role="region" aria-label="${esc(label)}"><table class="${kind}"><caption>${caption}</caption>${inner}</table></div>`;
-  const options = (select, items) => (select.innerHTML = items.map(([key, text]) => `<option value="${esc(key)}">${esc(text)}</option>`).join(""));
+  const missing = (why) => make("td", { className: "missing", title: why || "no reason was recorded" }, "unmeasured");
+  const number = (text) => make("td", { className: "number" }, text);
+  const plain = (...content) => make("td", {}, ...content);
+  const name = (text, title = "") => make("th", { scope: "row", className: "name", title }, text);
+  const bar = (...parts) => make("span", { className: "bar" }, ...parts.map(([kind, className, left, width]) => {
+    const part = make(kind, { className });
+    Object.assign(part.style, { left: `${left}%`, width: width && `${width}%` });
+    return part;
+  }));
+  // A name that may be broken after its underscores.
+  const breaks = (text) => text.split("_").flatMap((part, i) => (i ? ["_", make("wbr"), part] : [part]));
+  const row = (...cells) => make("tr", {}, ...cells);
+  const heads = (...texts) => make("thead", {}, row(...texts.map((text) => make("th", { scope: "col" }, ...[text].flat()))));
+  const table = (className, caption, head, rows) =>
+    make("table", { className }, make("caption", {}, caption), head, make("tbody", {}, ...rows));
+  const scrolled = (ariaLabel, shown) => make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel }, shown);
+  const heading = (level, text, detail) => make(level, {}, `${text} `, make("span", { className: "detail" }, detail));
+  const note = (text) => make("p", { className: "note" }, text);
 
   class Comparison {
     constructor(box, given) {
@@ -27,177 +35,169 @@
       this.form.addEventListener("submit", (event) => event.preventDefault());
       const worse = this.page.querySelector("[data-worse]");
       worse?.addEventListener("change", () => {
-        for (const row of all(".changed tbody tr:not(.worse)", this.page)) row.hidden = worse.checked;
+        for (const other of all(".changed tbody tr:not(.worse)", this.page)) other.hidden = worse.checked;
       });
-      state.heard(() => this.draw());
-      this.draw();
+      state.follow(() => this.draw());
     }
     // How a side is named in the address.
     key(i) {
       const [, variant, own] = this.given.sides[i];
       return own ? variant : `${variant}@${this.given.runs[1]}`;
     }
-    part(name) {
-      return this.box.querySelector(`[data-part=${name}]`);
+    fill(part, ...content) {
+      this.box.querySelector(`[data-part=${part}]`).replaceChildren(...content);
     }
 
     // What is compared: as the address has it, else as the page has it.
     choose() {
       const { shapes } = this.given;
-      const asked = state.get("shape");
-      const row = all("[data-switch] option", this.page).find((option) => option.dataset.names.split(" ").includes(asked));
-      this.name = row?.value ?? Object.keys(shapes)[0];
+      const option = all("[data-switch] option", this.page).find((o) => o.dataset.names.split(" ").includes(state.get("shape")));
+      this.name = option?.value ?? Object.keys(shapes)[0];
       this.shape = shapes[this.name];
-      const pairs = Object.keys(this.shape.pairs).map((pair) => pair.split(" ").map(Number));
-      const place = (key) => this.given.sides.findIndex((_, i) => this.key(i) === state.get(key));
-      const usual = this.shape.first.split(" ").map(Number);
-      const focus = [place("focus"), usual[0]].find((i) => pairs.some(([one]) => one === i));
-      const partners = pairs.filter(([one]) => one === focus).map(([, other]) => other);
-      const others = [place("against"), ...(focus === usual[0] ? [usual[1]] : []), partners[0]];
-      [this.focus, this.against] = [focus, others.find((i) => partners.includes(i))];
-      this.cases = [this.focus, this.against].map((i) => this.shape.cases[i]);
-      this.pair = this.shape.pairs[`${this.focus} ${this.against}`];
-      const own = [...new Set(pairs.map(([one]) => one))].sort((a, b) => a - b);
-      for (const [field, ids] of [["focus", own], ["against", partners]]) {
-        options(this.form.elements[field], ids.map((i) => [this.key(i), this.labels[i]]));
-        this.form.elements[field].value = this.key(this[field]);
+      const pairs = [this.shape.first, ...Object.keys(this.shape.pairs)].map((pair) => pair.split(" ").map(Number));
+      const chosen = (field) => (i) => this.key(i) === state.get(field);
+      const focus = pairs.map(([i]) => i).find(chosen("focus")) ?? pairs[0][0];
+      const partners = [...new Set(pairs.filter(([i]) => i === focus).map(([, j]) => j))];
+      this.pair = [focus, partners.find(chosen("against")) ?? partners[0]];
+      const own = [...new Set(pairs.map(([i]) => i))].sort((a, b) => a - b);
+      for (const [field, sides, i] of [["focus", own, 0], ["against", partners, 1]]) {
+        const select = this.form.elements[field];
+        select.replaceChildren(...sides.map((side) => new Option(this.labels[side], this.key(side))));
+        select.value = this.key(this.pair[i]);
       }
     }
 
     draw() {
       if (this.box.closest(".paged .page:not(.current)")) return;
       this.choose();
-      const { focus, against, pair } = this;
+      const [focus, against] = this.pair;
+      this.cases = this.pair.map((i) => this.shape.cases[i]);
+      this.sides = [against, focus].map((i) => this.labels[i]); // before and after
+      const found = this.shape.pairs[this.pair.join(" ")];
       const title = (i) => {
         const [label, variant, own] = this.given.sides[i];
-        if (!own) return `<b>${esc(label)}</b>`;
-        return `<a href="${esc(window.flashcore.variantPage(variant))}">${esc(label)}</a>`;
+        return own ? make("a", { href: variantPage(variant) }, label) : make("b", {}, label);
       };
-      const [between, behind] = pair.answer;
-      this.part("answer").innerHTML = `${title(focus)} ${esc(between)} ${title(against)}${esc(behind)}.`;
-      this.part("contradiction").hidden = !pair.contradiction;
-      this.part("contradiction").lastElementChild.textContent = pair.contradiction;
-      this.part("same").hidden = !pair.same;
-      this.part("limiter").innerHTML = [focus, against].map((i, at) => `<dt>${esc(this.labels[i])}</dt><dd>${esc(this.cases[at].limiter)}</dd>`).join("");
-      this.part("shape").textContent = this.name;
-      for (const [part, i] of [["before", against], ["after", focus]]) this.part(part).innerHTML = breaks(this.labels[i]);
+      const [between, behind] = found.answer;
+      this.fill("answer", title(focus), ` ${between} `, title(against), `${behind}.`);
+      for (const part of ["contradiction", "same"]) this.box.querySelector(`[data-part=${part}]`).hidden = !found[part];
+      this.box.querySelector("[data-part=contradiction] span:last-child").textContent = found.contradiction;
+      this.fill("limiter", ...this.pair.flatMap((i, at) => [make("dt", {}, this.labels[i]), make("dd", {}, this.cases[at].limiter)]));
+      this.fill("shape", this.name);
+      ["before", "after"].forEach((part, at) => this.fill(part, ...breaks(this.sides[at])));
       const shown = (text) => (typeof text === "number" ? missing(this.given.reasons[text]) : number(text));
-      this.part("times").innerHTML = pair.times.map(([before, after, ratio, interval, verdict], at) =>
-        `<tr>${name(this.given.modes[at])}${[before, after, ratio, interval].map(shown).join("")}<td>${esc(verdict)}</td></tr>`).join("");
-      this.part("counters").innerHTML = this.counters();
-      this.part("charts").innerHTML = this.phases();
-      this.part("source").innerHTML = `<h2>Source <span class="detail">lines that machine code was made of</span></h2>${this.source()}`;
+      this.fill("times", ...found.times.map(([before, after, ratio, interval, verdict], at) =>
+        row(name(this.given.modes[at]), ...[before, after, ratio, interval].map(shown), plain(verdict))));
+      this.fill("counters", ...this.counters(found.moved));
+      this.fill("charts", ...this.phases());
+      this.fill("source", heading("h2", "Source", "lines that machine code was made of"), this.source());
     }
 
     // Each counter's difference from the middle of one axis: better to the left, worse to the right.
-    counters() {
+    counters(moved) {
       const [now, was] = this.cases.map((c) => c.c);
-      const moved = new Set(this.pair.moved.map(([i]) => i));
-      const rest = this.given.facts.map((_, i) => i).filter((i) => !moved.has(i) && (now[i] ?? was[i] ?? null) !== null);
-      if (!moved.size && !rest.length) return `<p class="note">Neither was profiled at ${esc(this.name)}.</p>`;
+      const differ = new Set(moved.map(([i]) => i));
+      const rest = this.given.facts.map((_, i) => i).filter((i) => !differ.has(i) && (now[i] ?? was[i] ?? null) !== null);
+      if (!differ.size && !rest.length) return [note(`Neither was profiled at ${this.name}.`)];
       const bound = `${100 * this.given.moved} %`;
-      const row = (i, lean, outcome) => {
-        const [fact, why] = this.given.facts[i];
-        return `<tr>${name(fact, why)}<td>${lean}</td>${[was, now].map((c) => (c[i] ? number(c[i]) : missing(`not counted at ${this.name}`))).join("")}<td>${outcome}</td></tr>`;
-      };
+      const counter = (i, lean, outcome) =>
+        row(name(...this.given.facts[i]), plain(lean), ...[was, now].map((c) => (c[i] ? number(c[i]) : missing(`not counted at ${this.name}`))), plain(outcome));
       const lean = (size, outcome) => {
-        const width = (50 * Math.abs(size)).toFixed(1);
-        return `<span class="bar lean"><i class="${outcome}" style="left:${size < 0 ? 50 - width : 50}%;width:${width}%"></i><u style="left:50%"></u></span>`;
+        const shown = bar(["i", outcome, Math.min(50, 50 + 50 * size), 50 * Math.abs(size)], ["u", "", 50]);
+        shown.classList.add("lean");
+        return shown;
       };
-      const heading = heads("counter", `<span class="sides"><span>← better</span><span>worse →</span></span>`, ...[this.against, this.focus].map((i) => breaks(this.labels[i])), "change");
-      const none = `<tr><td colspan="5">No difference: no counter that both have moved by more than ${bound}.</td></tr>`;
+      const list = (label, caption, rows) => {
+        const ends = make("span", { className: "sides" }, ...["← better", "worse →"].map((end) => make("span", {}, end)));
+        return scrolled(label, table("num1 pair leans", caption, heads("counter", ends, ...this.sides.map(breaks), "change"), rows));
+      };
+      const none = make("td", { colSpan: 5 }, `No difference: no counter that both have moved by more than ${bound}.`);
       const caption = `Differences of more than ${bound}, the largest first: percentages in points, others as a share of the larger value; each half of the axis is 100 %. Gray is neither better nor worse: less to the left, more to the right. ncu counted with caches flushed.`;
-      const rows = this.pair.moved.map(([i, size, outcome]) => row(i, lean(size, outcome), outcome));
-      const picture = table("num1 pair leans", "Differences", caption, `${heading}<tbody>${rows.join("") || none}</tbody>`);
-      const others = rest.map((i) => row(i, "", now[i] === null || was[i] === null ? "" : "no difference")).join("");
-      const more = table("num1 pair leans", "No difference", `Within ${bound} of each other, or counted of only one`, `${heading}<tbody>${others}</tbody>`);
-      return picture + (rest.length ? `<details><summary>${rest.length} others</summary>${more}</details>` : "");
+      const rows = moved.map(([i, size, outcome]) => counter(i, lean(size, outcome), outcome));
+      const shown = [list("Differences", caption, rows.length ? rows : [row(none)])];
+      if (rest.length) {
+        const others = rest.map((i) => counter(i, "", now[i] === null || was[i] === null ? "" : "no difference"));
+        const more = list("No difference", `Within ${bound} of each other, or counted of only one`, others);
+        shown.push(make("details", {}, make("summary", {}, `${rest.length} others`), more));
+      }
+      return shown;
     }
 
     // Phases of both.
     phases() {
       const [now, was] = this.cases.map((c) => c.p);
-      const keys = [...new Set([...Object.keys(was), ...Object.keys(now)])];
-      if (!keys.length) return "";
-      const [before, after] = [this.against, this.focus].map((i) => this.labels[i]);
-      const bar = (v) => (v === undefined ? missing("it was not measured there") : `<td><span class="bar"><i style="width:${Math.min(v, 100)}%"></i></span> <b>${v.toFixed(1)} %</b></td>`);
-      const body = keys.map((key) => `<tr><th scope="row">${esc(key)}</th>${bar(was[key])}${bar(now[key])}</tr>`).join("");
-      const picture = `<table class="bars two"><caption>Where warps were found, % of the samples</caption>${heads("phase", breaks(before), breaks(after))}<tbody>${body}</tbody></table>`;
-      return `<div><h3>Phases <span class="detail">${esc(this.name)}</span></h3>${picture}</div>`;
+      const phases = [...new Set([...Object.keys(was), ...Object.keys(now)])];
+      if (!phases.length) return [];
+      const share = (value) =>
+        value === undefined ? missing("it was not measured there") : plain(bar(["i", "", 0, Math.min(value, 100)]), " ", make("b", {}, `${value.toFixed(1)} %`));
+      const rows = phases.map((phase) => row(make("th", { scope: "row" }, phase), share(was[phase]), share(now[phase])));
+      const shown = table("bars two", "Where warps were found, % of the samples", heads("phase", ...this.sides.map(breaks)), rows);
+      return [make("div", {}, heading("h3", "Phases", this.name), shown)];
     }
 
     // --- source: what both have aligned, what differs beside each other ---
     source() {
-      const [now, was] = [this.focus, this.against].map((i) => (this.given.sources[i] ?? []).map((at) => this.given.lines[at]));
-      const lacking = [[now, this.focus], [was, this.against]].filter(([lines]) => !lines.length).map(([, i]) => this.labels[i]);
-      if (lacking.length) return `<p class="note">No source was recorded of ${esc(lacking.join(" and "))}: it comes with a profile, and not of references.</p>`;
-      const rows = beside(was, now);
-      const differ = rows.filter(([a, b]) => !(a && b && a[2] === b[2])).length;
-      if (!differ) return `<p class="note">All ${was.length} lines are the same.</p>`;
-      const side = (line, before, sign) => {
-        if (!line) return `<td class="line"></td><td></td>`;
+      const [now, was] = this.pair.map((i) => (this.given.sources[i] ?? []).map((at) => this.given.lines[at]));
+      const lacking = this.pair.filter((_, at) => ![now, was][at].length).map((i) => this.labels[i]);
+      if (lacking.length) return note(`No source was recorded of ${lacking.join(" and ")}: it comes with a profile, and not of references.`);
+      const pairs = aligned(was, now);
+      const differs = pairs.map(([a, b]) => a?.[2] !== b?.[2]);
+      const differ = differs.filter(Boolean).length;
+      if (!differ) return note(`All ${was.length} lines are the same.`);
+      const side = (line, before, className) => {
+        if (!line) return [make("td", { className: "line" }), plain()];
         const [file, number, text] = line;
-        const place = `${file}:${number}`;
-        return `<td class="line" title="${esc(place)}">${file === before?.[0] ? number : esc(place)}</td><td class="${sign}"><code>${esc(text)}</code></td>`;
+        const title = `${file}:${number}`;
+        return [make("td", { className: "line", title }, file === before?.[0] ? number : title), make("td", { className }, make("code", {}, text))];
       };
-      const shown = rows.map((_, i) => rows.slice(Math.max(0, i - NEAR), i + NEAR + 1).some(([a, b]) => !(a && b && a[2] === b[2])));
-      const body = [];
+      const rows = [];
       const last = [null, null];
-      for (let i = 0; i < rows.length; i++) {
-        if (!shown[i]) {
-          let to = i;
-          while (to < rows.length && !shown[to]) to++;
-          body.push(`<tr class="fold"><td colspan="4">${to - i} equal line${to - i > 1 ? "s" : ""}</td></tr>`);
-          i = to - 1;
-          continue;
-        }
-        const [a, b] = rows[i];
-        const same = a && b && a[2] === b[2];
-        body.push(`<tr>${side(a, last[0], same ? "same" : "gone")}${side(b, last[1], same ? "same" : "new")}</tr>`);
-        if (a) last[0] = a;
-        if (b) last[1] = b;
-      }
-      const [before, after] = [this.against, this.focus].map((i) => esc(this.labels[i]));
-      const caption = `${before} left, ${after} right: ${differ} of ${rows.length} lines differ. Comments and declarations make no machine code, and are not recorded`;
-      return table("diff", "Source of both", caption, `<colgroup><col class="at"><col><col class="at"><col></colgroup><thead><tr><th scope="col" colspan="2">${before}</th><th scope="col" colspan="2">${after}</th></tr></thead><tbody>${body.join("")}</tbody>`);
+      let equal = 0; // lines before this one that are not shown
+      const fold = () => {
+        if (equal) rows.push(make("tr", { className: "fold" }, make("td", { colSpan: 4 }, `${equal} equal line${equal > 1 ? "s" : ""}`)));
+        equal = 0;
+      };
+      pairs.forEach((lines, i) => {
+        if (!differs.slice(Math.max(0, i - NEAR), i + NEAR + 1).includes(true)) return void equal++;
+        fold();
+        rows.push(row(...lines.flatMap((line, at) => side(line, last[at], differs[i] ? ["gone", "new"][at] : "same"))));
+        lines.forEach((line, at) => (last[at] = line ?? last[at]));
+      });
+      fold();
+      const [before, after] = this.sides;
+      const caption = `${before} left, ${after} right: ${differ} of ${pairs.length} lines differ. Comments and declarations make no machine code, and are not recorded`;
+      const shown = table("diff", caption, make("thead", {}, row(...this.sides.map((label) => make("th", { scope: "col", colSpan: 2 }, label)))), rows);
+      shown.tHead.before(make("colgroup", {}, ...["at", "", "at", ""].map((className) => make("col", { className }))));
+      return scrolled("Source of both", shown);
     }
   }
 
-  // Rows of two sources: equal lines beside each other, by the longest common subsequence, and what lies between.
-  function beside(a, b) {
-    let head = 0;
-    while (head < a.length && head < b.length && a[head][2] === b[head][2]) head++;
-    let tail = 0;
-    while (tail < a.length - head && tail < b.length - head && a.at(-1 - tail)[2] === b.at(-1 - tail)[2]) tail++;
-    const [x, y] = [a.slice(head, a.length - tail), b.slice(head, b.length - tail)];
-    const wide = y.length + 1;
-    const common = new Uint16Array((x.length + 1) * wide <= MOST_CELLS ? (x.length + 1) * wide : 0); // longer ones stay unaligned
-    if (common.length)
-      for (let i = x.length - 1; i >= 0; i--)
-        for (let j = y.length - 1; j >= 0; j--)
-          common[i * wide + j] = x[i][2] === y[j][2] ? common[(i + 1) * wide + j + 1] + 1 : Math.max(common[(i + 1) * wide + j], common[i * wide + j + 1]);
-    const rows = a.slice(0, head).map((line, i) => [line, b[i]]);
+  // Pairs of lines of two sources: equal lines beside each other, by the longest common subsequence, and what lies between.
+  function aligned(a, b) {
+    const wide = b.length + 1;
+    const common = new Uint16Array((a.length + 1) * wide); // from a line of each to the ends
+    for (let i = a.length - 1; i >= 0; i--)
+      for (let j = b.length - 1; j >= 0; j--)
+        common[i * wide + j] = a[i][2] === b[j][2] ? common[(i + 1) * wide + j + 1] + 1 : Math.max(common[(i + 1) * wide + j], common[i * wide + j + 1]);
+    const pairs = [];
     let [gone, added] = [[], []];
     const flush = () => {
-      for (let k = 0; k < Math.max(gone.length, added.length); k++) rows.push([gone[k] ?? null, added[k] ?? null]);
+      for (let k = 0; k < Math.max(gone.length, added.length); k++) pairs.push([gone[k] ?? null, added[k] ?? null]);
       [gone, added] = [[], []];
     };
     let [i, j] = [0, 0];
-    while (i < x.length || j < y.length) {
-      if (i < x.length && j < y.length && x[i][2] === y[j][2] && common.length) {
+    while (i < a.length || j < b.length) {
+      if (i < a.length && j < b.length && a[i][2] === b[j][2]) {
         flush();
-        rows.push([x[i++], y[j++]]);
-      } else if (j >= y.length || (i < x.length && common[(i + 1) * wide + j] >= common[i * wide + j + 1])) gone.push(x[i++]);
-      else added.push(y[j++]);
+        pairs.push([a[i++], b[j++]]);
+      } else if (j >= b.length || (i < a.length && common[(i + 1) * wide + j] >= common[i * wide + j + 1])) gone.push(a[i++]);
+      else added.push(b[j++]);
     }
     flush();
-    return [...rows, ...a.slice(a.length - tail).map((line, k) => [line, b[b.length - tail + k]])];
+    return pairs;
   }
 
-  document.addEventListener("flashcore", () => {
-    ({ state, all } = window.flashcore);
-    window.flashcore.add(async (root) => {
-      for (const box of all("[data-compare]", root)) window.comparison = new Comparison(box, await window.flashcore.data(box.dataset.compare));
-    });
+  add(async (root) => {
+    for (const box of all("[data-compare]", root)) window.comparison = new Comparison(box, await data(box.dataset.compare));
   });
 })();

@@ -11,6 +11,7 @@ from flashcore.features.phases.timeline import UNMARKED
 from flashcore.model.intervals import ratio
 from flashcore.model.text import bracketed, percentage, significant
 from flashcore.report import write_standalone
+from flashcore.report.view import CHARTS
 
 HEADINGS = ("role", "phase", "warps", "entered per warp", "ns per warp", "share of its block's time", "largest overlap")
 
@@ -24,7 +25,7 @@ def write(recording: Recording, file: Path) -> None:
     write_standalone(
         Path(__file__).with_name("phases.html.j2"),
         file,
-        *("plotly-basic.min.js", "charts.js", "report.js"),
+        *CHARTS,
         recording=recording,
         notes=notes(recording),
         figure=figure(recording.line.spans),

@@ -1,7 +1,7 @@
 // Draws plotly figures as they come into view, in the page's colors; saves them; clicks and keys lead to a mark's page.
 "use strict";
 (() => {
-  const all = (selector, root = document) => Array.from(root.querySelectorAll(selector));
+  const { all, make, unpacked, data: dataOf, add } = window.flashcore;
   const root = document.documentElement;
   const css = (name) => getComputedStyle(root).getPropertyValue("--" + name).trim();
   const NARROW = 760, PRINTED = 700; // px
@@ -10,14 +10,11 @@
 
   let library; // plotly, packed in window.library
   async function unpack() {
-    const script = document.createElement("script");
-    script.src = URL.createObjectURL(new Blob([await window.flashcore.unpacked(window.library)], { type: "text/javascript" }));
-    const loaded = new Promise((resolve) => script.addEventListener("load", resolve));
-    document.head.append(script);
-    await loaded;
+    const src = URL.createObjectURL(new Blob([await unpacked(window.library)], { type: "text/javascript" }));
+    await new Promise((onload) => document.head.append(make("script", { src, onload })));
   }
   async function load(plot) {
-    plot.source ??= await window.flashcore.data(plot.dataset.figure);
+    plot.source ??= await dataOf(plot.dataset.figure);
     await (library ??= unpack());
   }
 
@@ -131,32 +128,26 @@
   }
 
   // --- when: one chart per frame as they come into view, again when the width or the colors change ---
-  const pending = () => all(".plot:not([data-drawn])").filter((plot) => plot.source && plot.clientWidth > 0);
-  let busy = false;
-  async function near() {
-    if (busy) return;
-    busy = true;
-    for (const plot of pending()) {
-      if (plot.getBoundingClientRect().top > innerHeight + 600) continue;
-      await new Promise(requestAnimationFrame);
-      if (!plot.dataset.drawn && plot.isConnected) await draw(plot);
-    }
-    busy = false;
+  let last = Promise.resolve();
+  async function appear(plot) {
+    await new Promise(requestAnimationFrame);
+    if (!plot.dataset.drawn && plot.clientWidth) await draw(plot);
   }
   const resized = new ResizeObserver((entries) => {
     for (const { target } of entries)
       if (target.dataset.drawn && target.clientWidth && Number(target.dataset.width) !== target.clientWidth) draw(target);
   });
-  const seen = new IntersectionObserver((entries) => entries.some((e) => e.isIntersecting) && near(), { rootMargin: "600px" });
+  const seen = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) if (isIntersecting) last = last.then(() => appear(target));
+  }, { rootMargin: "600px" });
   async function watch(part) {
     await Promise.all(all(".plot", part).map(load));
     for (const plot of all(".plot", part)) {
       seen.observe(plot);
       resized.observe(plot);
       views(plot);
+      tools(plot);
     }
-    for (const box of all("figure.chart", part).filter((box) => box.querySelector(".plot"))) tools(box);
-    near();
   }
   const redraw = () => all(".plot").filter((plot) => plot.clientWidth > 0 && (plot.dataset.drawn || printed)).forEach(draw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
@@ -168,12 +159,6 @@
     });
 
   // --- saving a picture, and its data ---
-  function save(name, url) {
-    const link = document.createElement("a");
-    link.href = url;
-    link.download = name;
-    link.click();
-  }
   async function picture(plot, format) {
     if (!plot.dataset.drawn) await draw(plot);
     root.classList.add("light");
@@ -181,31 +166,25 @@
     root.classList.remove("light");
     return Plotly.toImage({ data, layout: { ...layout, paper_bgcolor: "#fff" } }, { format, width: layout.width, height: layout.height, scale: format === "png" ? 2 : 1 });
   }
-  function table(box) {
-    const { data, layout } = figure(box.querySelector(".plot"));
+  function table(plot) {
+    const { data, layout } = figure(plot);
     return layout.meta && [layout.meta.columns, ...data.flatMap((trace) => trace.customdata ?? [])];
   }
   // An apostrophe before text that a spreadsheet would evaluate.
   const inert = (value) => (/^[=+\-@\t\r]/.test(value) && isNaN(value) ? `'${value}` : String(value));
   const quoted = (value) => (/[",\n\r]/.test(value) ? `"${inert(value).replaceAll('"', '""')}"` : inert(value));
-  const csv = (box) => table(box).map((row) => row.map((v) => quoted(v ?? "")).join(",")).join("\n") + "\n";
-  function tools(box) {
-    if (box.querySelector(".tools")) return;
-    const plot = box.querySelector(".plot");
-    const bar = document.createElement("p");
-    bar.className = "tools";
-    const offer = (word, make) => {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.textContent = word;
-      button.title = `Save as ${word}`;
-      button.addEventListener("click", async () => save(`${box.id || plot.id}.${word.toLowerCase()}`, await make()));
-      bar.append(button);
+  const csv = (plot) => table(plot).map((row) => row.map((v) => quoted(v ?? "")).join(",")).join("\n") + "\n";
+  function tools(plot) {
+    const bar = make("p", { className: "tools" });
+    const offer = (word, url) => {
+      const onclick = async () => make("a", { href: await url(), download: `${plot.id}.${word.toLowerCase()}` }).click();
+      bar.append(make("button", { type: "button", title: `Save as ${word}`, onclick }, word));
     };
     for (const format of ["png", "svg"]) offer(format.toUpperCase(), () => picture(plot, format));
-    if (table(box)) offer("CSV", () => URL.createObjectURL(new Blob([csv(box)], { type: "text/csv" })));
-    box.append(bar);
+    if (table(plot)) offer("CSV", () => URL.createObjectURL(new Blob([csv(plot)], { type: "text/csv" })));
+    plot.closest("figure").append(bar);
   }
+  add((part) => void watch(part)); // not awaited: the page is shown before its charts
   // Chart kinds whose data and layout a separate script builds.
-  window.charts = { watch, near, draw, picture, csv, kinds: {} };
+  window.charts = { draw, picture, csv, kinds: {} };
 })();

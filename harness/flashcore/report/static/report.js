@@ -3,6 +3,12 @@
 "use strict";
 (() => {
   const all = (selector, root = document) => Array.from(root.querySelectorAll(selector));
+  // An element with these properties and children.
+  function make(name, properties = {}, ...children) {
+    const element = Object.assign(document.createElement(name), properties);
+    element.append(...children);
+    return element;
+  }
   const { up } = document.body.dataset;
   const single = up === undefined;
   const variantPage = (name) => (single ? `#variant-${name}` : `${up}variant/${name}.html`);
@@ -29,10 +35,13 @@
       const to = single ? `#${address()[0]}${query}` : `${location.pathname}${query}${location.hash}`;
       if (query !== (params().toString() ? `?${params()}` : "")) history[step ? "pushState" : "replaceState"](null, "", to);
       shown = address();
-      for (const heard of listeners) heard(changes);
+      for (const listener of listeners) listener();
     },
-    // Calls the listener after every change with the changed keys; none after a page change within a single file.
-    heard: (listener) => listeners.push(listener),
+    // Calls the listener now, after every change, and after another page of a single file is shown.
+    follow(listener) {
+      listeners.push(listener);
+      listener();
+    },
   };
   function carry(link) {
     const href = (link.dataset.href ??= link.getAttribute("href")); // the original, since a link may be followed again
@@ -68,71 +77,49 @@
       if (a === null || b === null) return (a === null) - (b === null);
       return down ? compare(b, a) : compare(a, b);
     });
-    for (const other of headings) other.removeAttribute("aria-sort");
-    headings[index].setAttribute("aria-sort", down ? "descending" : "ascending");
+    ordered(headings, headings[index], down);
     body.append(...keyed.map(([, row]) => row));
+  }
+  function ordered(headings, heading, down) {
+    for (const other of headings) other.ariaSort = other === heading ? (down ? "descending" : "ascending") : null;
   }
   // Calls `clicked(heading, its index, whether it is ascending)` for clicks of headings.
   function headed(table, clicked) {
     heads(table).forEach((heading, index) => {
       heading.dataset.key = slug(heading);
-      const button = document.createElement("button");
-      button.type = "button";
-      button.append(...heading.childNodes);
-      heading.append(button);
-      button.addEventListener("click", () => clicked(heading, index, heading.getAttribute("aria-sort") === "ascending"));
+      const onclick = () => clicked(heading, index, heading.ariaSort === "ascending");
+      heading.append(make("button", { type: "button", onclick }, ...heading.childNodes));
     });
   }
-  // The order, filter and columns of a table with data-main are kept in the address.
+  const wordsOf = (text) => (text ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+  const order = (heading, down) => state.set({ sort: (down ? "-" : "") + heading.dataset.key });
+  // A table with data-main keeps its order, filter and columns in the address.
   function sortable(table) {
-    const headings = heads(table);
-    if (headings.some((heading) => heading.querySelector("button"))) return; // another script sorts it
     const main = "main" in table.dataset;
-    headed(table, (heading, index, down) => {
-      sort(table, index, down);
-      if (main) state.set({ sort: (down ? "-" : "") + heading.dataset.key });
-    });
-    if (!main) return;
-    const wanted = state.get("sort") ?? "";
-    const at = headings.findIndex((heading) => heading.dataset.key === wanted.replace(/^-/, ""));
-    if (at >= 0) sort(table, at, wanted.startsWith("-"));
-    narrow(table);
-    choose(table);
+    headed(table, (heading, index, down) => (main ? order(heading, down) : sort(table, index, down)));
+    if (main) state.follow(() => arrange(table));
   }
-  function narrow(table) {
-    const words = (state.get("q") ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+  // Columns with data-more are hidden by default; `cols` in the address lists the differences from the default.
+  const otherColumns = () => (state.get("cols") ?? "").split(",").filter(Boolean);
+  function arrange(table) {
+    const [wanted, words, other] = [state.get("sort") ?? "", wordsOf(state.get("q")), otherColumns()];
+    const at = heads(table).findIndex((heading) => heading.dataset.key === wanted.replace(/^-/, ""));
+    if (at >= 0) sort(table, at, wanted.startsWith("-"));
+    const hidden = heads(table).map((heading) => "more" in heading.dataset !== other.includes(heading.dataset.key));
+    for (const row of table.rows) for (const cell of row.cells) cell.hidden = hidden[cell.cellIndex];
     for (const row of table.tBodies[0].rows) {
       const text = row.textContent.toLowerCase();
       row.hidden = !words.every((word) => text.includes(word));
     }
   }
-  // Columns with data-more are hidden by default; `cols` in the address lists the differences from the default.
-  function choose(table) {
-    const other = new Set((state.get("cols") ?? "").split(",").filter(Boolean));
-    heads(table).forEach((heading, index) => {
-      const shown = "more" in heading.dataset === other.has(heading.dataset.key);
-      heading.hidden = !shown;
-      for (const row of table.tBodies[0].rows) if (row.cells[index]) row.cells[index].hidden = !shown;
-    });
-  }
   function controls(form) {
-    const tables = () => all("table[data-main]", form.closest(".page"));
-    const search = form.elements.q;
-    if (search) {
-      search.value = state.get("q") ?? "";
-      search.addEventListener("input", () => {
-        state.set({ q: search.value.trim() }, "q");
-        tables().forEach(narrow);
-      });
-    }
-    for (const box of all("[name=col]", form)) {
-      const usual = box.defaultChecked;
-      box.checked = usual !== (state.get("cols") ?? "").split(",").includes(box.value);
-      box.addEventListener("change", () => {
-        const other = all("[name=col]", form).filter((b) => b.checked !== b.defaultChecked).map((b) => b.value);
-        state.set({ cols: other.join(",") });
-        tables().forEach(choose);
-      });
+    form.elements.q.value = state.get("q") ?? "";
+    form.elements.q.addEventListener("input", ({ target }) => state.set({ q: target.value.trim() }, "q"));
+    const boxes = all("[name=col]", form);
+    for (const box of boxes) {
+      box.checked = box.defaultChecked !== otherColumns().includes(box.value);
+      box.addEventListener("change", () =>
+        state.set({ cols: boxes.filter((b) => b.checked !== b.defaultChecked).map((b) => b.value).join(",") }));
     }
     form.addEventListener("submit", (event) => event.preventDefault());
   }
@@ -144,9 +131,7 @@
   }
   const data = async (name) => JSON.parse(await unpacked(document.getElementById(`${name}-data`).textContent));
   async function unfold(folded) {
-    const part = document.createElement("div");
-    part.className = folded.className.replace("packed ", "");
-    part.id = folded.dataset.anchor ?? "";
+    const part = make("div", { className: folded.className.replace("packed ", ""), id: folded.dataset.anchor ?? "" });
     Object.assign(part.dataset, folded.dataset);
     part.innerHTML = await unpacked(folded.textContent);
     if (!folded.isConnected) return; // already unfolded by another call
@@ -163,22 +148,19 @@
     const folded = all(":not(div).byshape", page).filter((part) => part.dataset.shape === select.value);
     await Promise.all(folded.map(unfold));
     for (const part of all(".byshape", page)) part.hidden = part.dataset.shape !== select.value;
-    window.charts?.near();
   }
-  for (const control of all("[data-switch]")) {
-    control.querySelector("select").addEventListener("change", (event) => {
-      state.set({ shape: event.target.value });
-      showShape(control.closest(".page"));
-    });
-  }
+  document.addEventListener("change", ({ target }) => {
+    if (!target.closest("[data-switch]")) return;
+    state.set({ shape: target.value });
+    showShape(target.closest(".page"));
+  }, true);
 
   // --- the search for a variant: names from a separate file, since they are the same on every page ---
   const search = document.querySelector("[role=search]");
   const names = single ? all("[data-anchor^=variant-]").map((page) => page.dataset.title) : (window.variants ?? []);
   search?.lastElementChild.append(...names.map((name) => new Option(name)));
   function open(name) {
-    const link = document.createElement("a");
-    link.href = variantPage(name);
+    const link = make("a", { href: variantPage(name) });
     carry(link);
     location.href = link.href;
   }
@@ -192,27 +174,23 @@
     if (name) open(name);
   });
 
-  // Adds behavior to a page, or to an unfolded part of it; other scripts may add to it.
+  // Adds behavior to a page, or to an unfolded part of it.
   const makers = [];
-  let alive = false; // whether the document was processed
   function enliven(root) {
     all("table.sortable", root).forEach(sortable);
     all("form[data-controls]", root).forEach(controls);
-    window.charts?.watch(root);
-    return Promise.all([...makers.map((make) => make(root)), ...all(":not(div).now", root).map(unfold)]);
+    return Promise.all([...makers.map((maker) => maker(root)), ...all(":not(div).now", root).map(unfold)]);
   }
   window.flashcore = {
-    state, all, enliven, unpacked, data, headed, variantPage, focus,
-    // Runs `make(root)` on the document, and on parts unfolded later.
-    add(make) {
-      makers.push(make);
-      if (alive) make(document);
-    },
+    state, all, make, unpacked, data, headed, order, ordered, wordsOf, variantPage, focus,
+    // Runs `maker(root)` on the document, and on parts unfolded later.
+    add: (maker) => makers.push(maker),
   };
-  document.dispatchEvent(new Event("flashcore")); // for scripts loaded before this one
-  const complete = enliven(document);
-  alive = true;
-  Promise.all([complete, ...all(".page").map(showShape)]).finally(() => document.documentElement.classList.remove("pending"));
+  // Other scripts, which follow this one, have added theirs by then.
+  document.addEventListener("DOMContentLoaded", async () => {
+    await Promise.all([enliven(document), ...(single ? [show()] : all(".page").map(showShape))]);
+    document.documentElement.classList.remove("pending");
+  });
 
   // --- hover text for touch screens and the keyboard: Enter goes from a table's region into it, arrow keys move ---
   const inspector = document.getElementById("inspector");
@@ -251,27 +229,23 @@
     inspect(focus(next)?.title || next?.title);
   });
 
-  // --- all pages in one file: show the one in the address ---
+  // --- all pages in one file: show the one in the address; the others stay packed until they are opened ---
+  async function show() {
+    const name = decodeURIComponent(address()[0]);
+    const matches = all("script.packed[data-anchor]").filter((s) => name === s.dataset.anchor || name.startsWith(s.dataset.anchor + "-"));
+    const [packed] = matches.sort((a, b) => b.dataset.anchor.length - a.dataset.anchor.length);
+    if (packed) await unfold(packed);
+    const target = document.getElementById(name);
+    const page = target?.closest(".page") ?? document.querySelector(".page");
+    for (const other of all(".page")) other.classList.toggle("current", other === page);
+    document.title = document.title.replace(/^[^·]*·/, `${page.dataset.title} ·`);
+    await showShape(page);
+    for (const listener of listeners) listener();
+    if (target && target !== page) target.scrollIntoView();
+    else scrollTo(0, 0);
+  }
   if (single) {
     document.body.classList.add("paged");
-    // The other pages stay packed until they are opened.
-    async function unpack(name) {
-      const matches = all("script.packed[data-anchor]").filter((s) => name === s.dataset.anchor || name.startsWith(s.dataset.anchor + "-"));
-      const [packed] = matches.sort((a, b) => b.dataset.anchor.length - a.dataset.anchor.length);
-      if (packed) await unfold(packed);
-    }
-    const show = async () => {
-      await unpack(decodeURIComponent(address()[0]));
-      const target = document.getElementById(decodeURIComponent(address()[0]));
-      const page = target?.closest(".page") ?? document.querySelector(".page");
-      for (const other of all(".page")) other.classList.toggle("current", other === page);
-      document.title = document.title.replace(/^[^·]*·/, `${page.dataset.title} ·`);
-      await showShape(page);
-      for (const heard of listeners) heard({});
-      if (target && target !== page) target.scrollIntoView();
-      else scrollTo(0, 0);
-    };
     addEventListener("hashchange", show);
-    show();
   }
 })();

@@ -1,26 +1,21 @@
 // A kernel's source next to its machine code. Built when opened, since it may have thousands of rows.
 "use strict";
-document.addEventListener("flashcore", () => {
+(() => {
+  const { all, make, unpacked, add } = window.flashcore;
   let panes = 0;
-  let unpacked;
-  const sources = () => (unpacked ??= window.flashcore.unpacked(window.sources).then(JSON.parse));
+  let texts;
+  const sources = () => (texts ??= unpacked(window.sources).then(JSON.parse));
   // A list of rows [place, text, heat, why]; `moved` is called with the row that the reader selects.
   function pane(name, rows, moved) {
-    const box = document.createElement("div");
     const id = `pane${panes++}-`;
-    for (const [key, value] of Object.entries({ role: "listbox", tabindex: 0, "aria-label": name, "aria-multiselectable": true }))
-      box.setAttribute(key, value);
     const most = Math.max(...rows.map((row) => row[2]), 1e-9);
     const options = rows.map(([place, text, heat, why], i) => {
-      const option = document.createElement("div");
-      option.id = id + i;
-      option.setAttribute("role", "option");
+      const parts = [["b", heat ? heat.toFixed(1) : ""], ["span", place], ["code", text], ["i", why]];
+      const option = make("div", { id: id + i, role: "option" }, ...parts.map(([part, value]) => make(part, {}, `${value} `)));
       option.style.setProperty("--heat", `${(100 * heat) / most}%`);
-      for (const [part, value] of [["b", heat ? heat.toFixed(1) : ""], ["span", place], ["code", text], ["i", why]])
-        option.appendChild(document.createElement(part)).textContent = value + " ";
       return option;
     });
-    box.append(...options);
+    const box = make("div", { role: "listbox", tabIndex: 0, ariaLabel: name, ariaMultiSelectable: "true" }, ...options);
     const hottest = rows.map((_, i) => i).filter((i) => rows[i][2]).sort((a, b) => rows[b][2] - rows[a][2] || a - b);
     let at = -1;
     let marked = [];
@@ -71,14 +66,10 @@ document.addEventListener("flashcore", () => {
     code.forEach((row, i) => row[4].forEach((line) => made[line].push(i)));
     const source = pane(`Source of ${details.dataset.name}`, lines, (i) => sass.mark(made[i]));
     const sass = pane(`Machine code of ${details.dataset.name}`, code, (i) => source.mark(code[i][4], code[i][4][0]));
-    const both = document.createElement("div");
-    both.className = "panes";
-    both.append(source.box, sass.box);
-    details.append(both);
+    details.append(make("div", { className: "panes" }, source.box, sass.box));
     source.go(source.hottest[0] ?? 0);
   }
-  window.flashcore.add((root) => {
-    for (const details of window.flashcore.all("details.code", root))
-      details.addEventListener("toggle", () => build(details), { once: true });
+  add((root) => {
+    for (const details of all("details.code", root)) details.addEventListener("toggle", () => build(details), { once: true });
   });
-});
+})();
