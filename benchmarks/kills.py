@@ -87,7 +87,7 @@ class Scenario:
         """Runs it undisturbed."""
         self.begin()
         done = subprocess.run(self.command(), env=self.environment(), cwd=self.folder, capture_output=True, text=True)
-        if done.returncode not in _ENDED:
+        if done.returncode not in _ENDED or "Traceback (most recent call last)" in done.stderr:
             raise SystemExit(
                 f"{self.name}: expected it to end well, found exit {done.returncode}\n{done.stderr[-3000:]}"
             )
@@ -490,16 +490,17 @@ class Ncu(Rounds):
         "from flashcore.stages.runnable_cases import child_cases\nfrom flashcore.stages.compiling import compile_all\n"
         "from flashcore.machine.ncu import find_ncu\nfrom flashcore.stages.profile import ncu_facts, profile\n"
         "from flashcore.model.settings import Profile, Settings\n"
-        "from flashcore.pipeline.opening import open_context\n"
+        "from flashcore.pipeline.opening import open_context\nfrom flashcore.runner.journal import Task\n"
         "few = ['gpu__time_duration.sum', 'smsp__inst_executed.sum', 'dram__bytes.sum']\n"
         "ncu_facts.metrics_to_request = lambda *_, **__: few\n"
         "chosen = Settings(suite='{folder}/suite', build='{folder}/build', upto='profile', roofs=None)\n"
         "context = open_context(chosen)\n"
         "context = replace(context, built=compile_all(context))\n"
         "cases = child_cases(context, context.cases('profile'))\n"
+        "tasks = [Task(case.name, {{'case': case.to_json(), 'device': context.device}}) for case in cases]\n"
         "settings = Profile(limits=replace(Profile().limits, batch=2))\n"
         "chip = profile.required_chip(context.gpu.capability)\n"
-        "r = profile.profiled(cases, Path({at!r}), profile.Profiling(ncu=find_ncu(), chip=chip, settings=settings))\n"
+        "r = profile.profiled(tasks, Path({at!r}), profile.Profiling(ncu=find_ncu(), chip=chip, settings=settings))\n"
     )
 
     def __init__(self, folder: Path) -> None:

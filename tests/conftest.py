@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import enum
 import fcntl
@@ -189,8 +190,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 LEASED = "import os, tempfile\ntempfile.tempdir = os.path.abspath('tmp')\nos.makedirs(tempfile.tempdir, exist_ok=True)"
 #: Set in the process of a test marked ``gpu(process=True)``.
 IN_PROCESS = "FLASHCORE_TESTS_PROCESS"
-#: The lease of such a process, which keeps its context until it ends.
-_UNTIL_THE_END = contextlib.ExitStack()
 
 
 def gpu_lease() -> contextlib.AbstractContextManager[None]:
@@ -212,7 +211,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     if IN_PROCESS in os.environ:
         pytest.importorskip("torch")  # before the lease: it takes seconds, and no GPU
-        _UNTIL_THE_END.enter_context(gpu_lease())
+        lease = contextlib.ExitStack()
+        lease.enter_context(gpu_lease())
+        atexit.register(lease.close)  # with this process ends its context
         return None
     config = pyfuncitem.config
     plugins = [word for name in ["no:xdist", "no:cacheprovider", *config.option.plugins] for word in ("-p", name)]
