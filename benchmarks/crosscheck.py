@@ -34,7 +34,7 @@ from flashcore.model.settings import Bench, Settings
 from flashcore.pipeline.opening import open_context
 from flashcore.runner.kernel_call import Caller, KernelCall, require_device
 from flashcore.runner.problem_file import load_problem
-from flashcore.stages.bench import case_times
+from flashcore.stages.bench import bench
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.context import Context
 from flashcore.stages.runnable_cases import child_cases
@@ -163,10 +163,8 @@ def _rows(results: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _by_the_stage(context: Context, cases: Sequence[KernelCall], folder: Path) -> dict[str, float]:
     """Case → median of its cold samples (us)."""
-    stage_folder = folder / "stage"
-    stage_folder.mkdir()
     with context.workers:
-        result = case_times.run(context, cases, stage_folder)
+        result = bench.run(replace(context, folder=folder), cases)
     if bad := [o for o in result.outcomes if o.status != "ok"]:
         raise FlashcoreError(f"{bad[0].case}: expected to be timed, found: {bad[0].reason}")
     return {case.name: statistics.median(result.samples[case.case, "cold"]) for case in cases}

@@ -17,7 +17,7 @@ from flashcore.model.settings import Bench, Limits
 from flashcore.runner import journal
 from flashcore.runner.process import LocalGpu
 from flashcore.runner.queue import Pool
-from flashcore.stages.bench import case_times
+from flashcore.stages.bench import bench
 from flashcore_map.looks import Nearest
 from tests.softmax_cases import case
 from tests.support import staged
@@ -31,7 +31,7 @@ def timed(folder: Path, first: int) -> StageResult:
     cases = [case(v) for v in VARIANTS] + [case("library", reference=True)]
     chosen = Bench(samples=12, first=first, max_samples=12, modes=("isolated",), limits=Limits(time_limit=6.0))
     context = staged.context(folder, "slower", bench=chosen, resident=CHILD)
-    return case_times.run(context, cases, folder)
+    return bench.run(context, cases)
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -45,21 +45,21 @@ def test_a_variant_falls_by_itself_and_the_others_are_timed(tmp_path: Path, firs
     assert "exit code 9" in outcomes["exits"].reason
     assert getattr(outcomes["wrong_scale"].cause, "code", "") == WRONG_TIMED_ANSWER.code or "wrong_scale" in dropped
     assert Facts(result.facts).number("isolated_p50", CaseSubject(Case("right", "small")))
-    processes = len(list(tmp_path.glob("child-*.log")))
-    assert timed(tmp_path, first) == result and len(list(tmp_path.glob("child-*.log"))) == processes
+    processes = len(list(tmp_path.glob("bench/child-*.log")))
+    assert timed(tmp_path, first) == result and len(list(tmp_path.glob("bench/child-*.log"))) == processes
 
 
 def test_gpus_share_the_points_and_an_interrupted_race_times_only_what_is_left(tmp_path: Path) -> None:
     two = (LocalGpu("GPU-a"), LocalGpu("GPU-b"))
     points = {s: [case(v, s, columns=37 + i) for v in ("right", "slower")] for i, s in enumerate(("p", "q", "r", "s"))}
-    bench = Bench(samples=12, first=1, max_samples=12, modes=("isolated",))
+    chosen = Bench(samples=12, first=1, max_samples=12, modes=("isolated",))
 
     def race(count: int, *places: LocalGpu) -> list[str]:
-        context = staged.context(tmp_path, "slower", bench=bench, resident=CHILD, workers=Pool(places))
+        context = staged.context(tmp_path, "slower", bench=chosen, resident=CHILD, workers=Pool(places))
         with context.workers:
             cases = [one for name in list(points)[:count] for one in points[name]]
-            assert {o.status for o in case_times.run(context, cases, tmp_path).outcomes} == {"ok"}
-        return sorted(name for path in tmp_path.glob("journal-*.jsonl") for name in journal.begun(path))
+            assert {o.status for o in bench.run(context, cases).outcomes} == {"ok"}
+        return sorted(name for path in tmp_path.glob("bench/journal-*.jsonl") for name in journal.begun(path))
 
     assert race(2, *two) == ["p", "q"]
     assert race(4, *two) == race(4, two[0]) == ["p", "q", "r", "s"]

@@ -20,7 +20,7 @@ from flashcore.model.causes import MESSAGE
 from flashcore.model.record import CaseOutcome, CaseStatus, CaseSubject, Fact, Source, StageResult
 from flashcore.model.settings import Settings
 from flashcore.runner.kernel_call import KernelCall
-from flashcore.stages.bench import case_times
+from flashcore.stages.bench import bench
 from flashcore.stages.check import check
 from flashcore.stages.context import Context, open_context
 from flashcore.stages.profile import cupti, profile
@@ -55,7 +55,7 @@ class Stages:
             self.us.setdefault(case.variant, float(edit[1]) if edit else 9.0)
         return StageResult((), self.outcomes("check", cases, "wrong" in text), reads={"problem.py": {"data.bin": "1"}})
 
-    def bench(self, context: Context, cases: Sequence[KernelCall], folder: Path) -> StageResult:
+    def bench(self, context: Context, cases: Sequence[KernelCall]) -> StageResult:
         self.timed.append([c.variant.partition("@")[0] for c in cases])
         samples: dict[TimeKey, tuple[float, ...]] = {
             (c.case, c.rank_by): (self.us.get(c.variant, 20.0),) * 9 for c in cases
@@ -96,7 +96,7 @@ def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toy: Built) -> Stage
 
     monkeypatch.setattr(watched, "open_recordable", opened)
     monkeypatch.setattr(check, "run", made.check)
-    monkeypatch.setattr(case_times, "run", made.bench)
+    monkeypatch.setattr(bench, "run", made.bench)
     monkeypatch.setattr(profile, "run", made.profile)
     monkeypatch.setattr(cupti, "run", made.count)
     for stage in (check, profile):

@@ -10,7 +10,7 @@ import pytest
 from flashcore.model.record import StageResult
 from flashcore.model.settings import Bench
 from flashcore.runner.kernel_call import KernelCall
-from flashcore.stages.bench import case_times
+from flashcore.stages.bench import bench
 from flashcore.stages.bench.timing import timer_for
 from tests import update_cases
 from tests.softmax_cases import case
@@ -26,7 +26,7 @@ LAZY = {
 
 
 def timed(folder: Path, cases: list[KernelCall]) -> StageResult:
-    return case_times.run(staged.context(folder, "right", bench=Bench(samples=12, max_samples=20)), cases, folder)
+    return bench.run(staged.context(folder, "right", bench=Bench(samples=12, max_samples=20)), cases)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from flashcore.model.causes import FirstRound
 from flashcore.model.record import StageResult
 from flashcore.model.settings import Bench
 from flashcore.runner.kernel_call import KernelCall
-from flashcore.stages.bench import case_times, selection
+from flashcore.stages.bench import bench, selection
 from tests.conftest import TESTS
 from tests.softmax_cases import case
 from tests.support import staged
@@ -34,9 +34,9 @@ def timed(folder: Path, first: int) -> StageResult:
     def command(task_file: Path, journal: Path) -> list[str]:
         return [sys.executable, str(TESTS / "children" / "selecting.py"), str(task_file), str(journal)]
 
-    bench = Bench(samples=12, first=first, max_samples=12, modes=("isolated",))
-    context = staged.context(folder, "slower", bench=bench, resident=command)
-    return case_times.run(context, [case("right"), case("slower")], folder)
+    chosen = Bench(samples=12, first=first, max_samples=12, modes=("isolated",))
+    context = staged.context(folder, "slower", bench=chosen, resident=command)
+    return bench.run(context, [case("right"), case("slower")])
 
 
 def samples(result: StageResult, variant: str) -> tuple[float, ...]:

@@ -31,7 +31,7 @@ from flashcore.pipeline.make_record import joined
 from flashcore.pipeline.opening import open_recordable
 from flashcore.records import store
 from flashcore.runner.kernel_call import KernelCall
-from flashcore.stages.bench import case_times
+from flashcore.stages.bench import bench
 from flashcore.stages.check import check
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.context import Context
@@ -225,12 +225,12 @@ class Session:
         builds, references = self._builds[variant.name, case.shape], self._references[case.shape]
         names = {build.variant: role for role, build in builds.items() if build.variant != case.variant}
         mode, count = case.rank_by, 300 if longer else 30
-        bench = replace(
+        chosen = replace(
             context.settings.bench, modes=(mode,), samples=count // 3, max_samples=count, seconds=count / 60
         )
-        context = replace(context, settings=replace(context.settings, bench=bench))
+        context = replace(context, settings=replace(context.settings, bench=chosen))
         others = [*(builds[role] for role in names.values()), *references]
-        result = case_times.run(context, [case, *others], context.folder / "bench")
+        result = bench.run(context, [case, *others])
         note = StageNote("bench", "ok", 0.0, "")
         record = _record(context, Measured().plus(_of_build(result, case), note).plus(result, note))
         earlier = {role: record.time(CaseSubject(Case(name, case.shape)), mode) for name, role in names.items()}

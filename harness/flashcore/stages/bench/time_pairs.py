@@ -8,11 +8,9 @@ journal names a build that fails; its case is then left out, and the others cont
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import itertools
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -22,10 +20,10 @@ from flashcore.model.files import make_folder, write_atomically
 from flashcore.model.groups import grouped
 from flashcore.model.settings import Limits
 from flashcore.model.slower import ProcessTimes
-from flashcore.runner import journal
+from flashcore.runner.journal import Task, TaskResult
 from flashcore.runner.kernel_call import KernelCall, Operator
 from flashcore.runner.process import Program
-from flashcore.stages.bench import case_times
+from flashcore.stages.bench import bench
 from flashcore.stages.bench.message import ShapeTimes
 from flashcore.stages.bench.statistics import StopRule
 from flashcore.stages.bench.timing import rotated
@@ -123,51 +121,32 @@ def run(context: Context, contests: Sequence[Contest], processes: int) -> Timing
         CapabilityError: there is no GPU.
         FlashcoreError: a journal cannot be written.
     """
-    samples, time_limit = context.settings.bench.samples, context.settings.check.limits.time_limit
+    rounds, time_limit = context.settings.bench.samples, context.settings.check.limits.time_limit
     timings = Timings(times={c.name: [] for c in contests})
-    limits = Limits(time_limit=time_limit, batch=len(contests))
-    program = Program(command=case_times.TARGET, limits=limits)
+    program = Program(command=bench.TARGET, limits=Limits(time_limit=time_limit, batch=len(contests)))
     for process in range(processes):
         if len(timings.lost) == len(contests):
             break
-        payload = {"process": process, "rounds": samples, "device": context.device}
         folder = context.folder / "turns" / f"{process:03d}"
-        perform = functools.partial(context.workers.run, program=program, folder=folder)
-        _repetition(contests, payload, perform, timings)
+        timed: set[str] = set()
+
+        def is_open(contest: Contest, timed: set[str] = timed) -> bool:
+            return contest.name not in timed and contest.name not in timings.lost
+
+        # After a build crashed the process, its shape is timed again without that build.
+        for left in bench.attempts(grouped((c.after.shape, c) for c in contests), is_open):
+            tasks = [Task(name, _payload(context.device, here, process, rounds)) for name, here in left.items()]
+            for result in context.workers.run(tasks, program, folder):
+                here = left[result.name]
+                if result.data is None:
+                    _blame(result, here, timings)
+                else:
+                    _settle(ShapeTimes.from_json(result.data), here, timings)
+                    timed.update(contest.name for contest in here)
         context.say(f"against: process {process + 1} of {processes}")
     for name in timings.lost:
         timings.times.pop(name, None)
     return timings
-
-
-def _repetition(
-    contests: Sequence[Contest],
-    payload: Mapping[str, Any],
-    perform: Callable[[list[journal.Task]], list[journal.TaskResult]],
-    timings: Timings,
-) -> None:
-    """One process times every shape, a task each; after a build crashed it, a shape is timed again without that
-    build."""
-    left = grouped((c.after.shape, c) for c in contests if c.name not in timings.lost)
-    for attempt in itertools.count():
-        if not left:
-            return
-        # Another attempt is another task, so that a continued run repeats the same steps.
-        tasks = [
-            journal.Task(f"{shape}~{attempt}" if attempt else shape, _payload(here, payload))
-            for shape, here in left.items()
-        ]
-        results = perform(tasks)
-        for here, result in zip(left.values(), results, strict=True):
-            if result.data is None:
-                _blame(result, here, timings)
-            else:
-                _settle(ShapeTimes.from_json(result.data), here, timings)
-        left = {
-            shape: rest
-            for (shape, here), result in zip(left.items(), results, strict=True)
-            if result.data is None and (rest := [c for c in here if c.name not in timings.lost])
-        }
 
 
 def _settle(shape: ShapeTimes, contests: Sequence[Contest], timings: Timings) -> None:
@@ -183,7 +162,7 @@ def _settle(shape: ShapeTimes, contests: Sequence[Contest], timings: Timings) ->
     timings.throttle.update(shape.state.get("throttle", ()))
 
 
-def _blame(result: journal.TaskResult, contests: Sequence[Contest], timings: Timings) -> None:
+def _blame(result: TaskResult, contests: Sequence[Contest], timings: Timings) -> None:
     """Removes the contest that was in progress when the process failed; if none had begun, all of them."""
     name, _, side = result.step.variant.rpartition("@")
     for contest in [c for c in contests if c.name == name] or contests:
@@ -196,9 +175,8 @@ def order(process: int) -> list[BuildSide]:
     return rotated(SIDES if process // 3 % 2 == 0 else SIDES[::-1], process)
 
 
-def _payload(contests: Sequence[Contest], payload: Mapping[str, Any]) -> dict[str, Any]:
+def _payload(device: str, contests: Sequence[Contest], process: int, rounds: int) -> dict[str, Any]:
     """The payload of the task that times the contests of one shape; see :mod:`flashcore.stages.bench.child`."""
-    process, rounds = payload["process"], payload["rounds"]
     builds = [(c, side) for c in rotated(list(contests), process) for side in order(process)]
     fewest = min(_FEWEST_ROUNDS, rounds)
     return {
@@ -207,7 +185,7 @@ def _payload(contests: Sequence[Contest], payload: Mapping[str, Any]) -> dict[st
         "lead": builds.index((contests[0], "after")),
         "together": len(SIDES),
         "only_samples": True,
-        "device": payload["device"],
+        "device": device,
         "modes": [contests[0].after.rank_by],
         "rule": asdict(StopRule(rounds, rounds, slow_seconds=_SLOW_SECONDS, fewest=fewest)),
         "race": {},

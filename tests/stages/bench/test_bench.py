@@ -21,7 +21,7 @@ from flashcore.model.suite import TIMING_MODES, TimingMode
 from flashcore.runner import journal
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.queue import Pool
-from flashcore.stages.bench import case_times
+from flashcore.stages.bench import bench
 from flashcore.stages.bench.message import CaseTimes, Series, ShapeTimes
 from flashcore.stages.bench.statistics import StopRule
 from tests.softmax_cases import case
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("forked")
 
 @pytest.mark.parametrize(("cases", "milliseconds", "samples"), [(5, 9, 100), (5, 36, 84), (45, 36, 15), (45, 5, 100)])
 def test_slow_calls_get_less_time_among_many(cases: int, milliseconds: float, samples: int) -> None:
-    rule = case_times._shared(StopRule(least=100, seconds=1.5), cases)
+    rule = bench._shared(StopRule(least=100, seconds=1.5), cases)
     taken: list[float] = []
     while not rule.enough(taken, len(taken) * milliseconds / 1e3, 1e3):
         taken.append(milliseconds * 1e3)
@@ -56,12 +56,12 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> tuple[StageResult, list[s
 
     def run() -> StageResult:
         chosen = Bench(samples=12, max_samples=20, limits=Limits(time_limit=15.0))
-        return case_times.run(staged.context(folder, "slower", bench=chosen, say=lines.append), cases, folder)
+        return bench.run(staged.context(folder, "slower", bench=chosen, say=lines.append), cases)
 
     result = run()
-    processes = len(list(folder.glob("child-*.log")))
+    processes = len(list(folder.glob("bench/child-*.log")))
     assert run() == result, "what is answered is not run again"
-    assert len(list(folder.glob("child-*.log"))) == processes
+    assert len(list(folder.glob("bench/child-*.log"))) == processes
     return result, lines
 
 
@@ -127,7 +127,7 @@ def settled(
     times: Mapping[str, dict[str, Any]],
     empty: Series | None = None,
     state: Mapping[str, Any] | None = None,
-) -> list[case_times.TimedCase | CaseOutcome]:
+) -> list[bench.TimedCase | CaseOutcome]:
     """The parent's results from a child's message with these times by variant."""
     usual = {"samples": {}, "calls": {}, "kernel_clock": {}, "kernels": 1, "copies": 0, "launches": 1}
     usual |= {"eager_calls": 1, "seconds": 1.0, "stopped": []}
@@ -136,15 +136,13 @@ def settled(
         variants=variants, failed={}, empty=empty or {}, clock="", doubt=0.5, state=state or {}
     )  # fmt: skip
     data = json.loads(json.dumps(message.to_json()))  # as it comes out of the journal
-    return [*case_times.settle(journal.TaskResult("small", "ok", data=data), cases).values()]
+    return [*bench.settle(journal.TaskResult("small", "ok", data=data), cases).values()]
 
 
-def facts_of(
-    cases: Sequence[KernelCall], outcomes: Sequence[case_times.TimedCase | CaseOutcome], baseline: str
-) -> Facts:
-    measured = [o for o in outcomes if isinstance(o, case_times.TimedCase)]
+def facts_of(cases: Sequence[KernelCall], outcomes: Sequence[bench.TimedCase | CaseOutcome], baseline: str) -> Facts:
+    measured = [o for o in outcomes if isinstance(o, bench.TimedCase)]
     assert len(measured) == len(cases)
-    return Facts(case_times._group_facts(measured, baseline))
+    return Facts(bench._group_facts(measured, baseline))
 
 
 def test_a_case_is_ranked_by_the_mode_that_its_shape_names() -> None:
@@ -225,7 +223,7 @@ def test_another_process_on_the_gpu_leaves_its_shape_unmeasured(others: int | No
     for name in names:
         (fact,) = facts.named(name)
         assert (fact.value is None) == bool(others) and ("2 other processes used the GPU" in fact.note) == bool(others)
-    assert isinstance(made, case_times.TimedCase) and bool(made.doubt("isolated")) == bool(others)
+    assert isinstance(made, bench.TimedCase) and bool(made.doubt("isolated")) == bool(others)
     assert facts.named("bench_other_processes")[0].value == others
 
 
@@ -255,10 +253,10 @@ def test_two_ways_to_time_a_call_must_agree(p50: float, single: float, agree: bo
 @pytest.mark.parametrize("void", ["doubt", "void"])
 def test_samples_of_void_times_are_kept_as_measured(void: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cause = OTHER_PROCESSES(2)
-    monkeypatch.setattr(case_times.TimedCase, void, lambda one, *_: cause if one.case.variant == "right" else None)
+    monkeypatch.setattr(bench.TimedCase, void, lambda one, *_: cause if one.case.variant == "right" else None)
     settings = Bench(samples=12, max_samples=20, modes=("isolated",), limits=Limits(time_limit=60.0))
     context = staged.context(tmp_path, "right", bench=settings)
-    result = case_times.run(context, [case("right"), case("slower")], tmp_path)
+    result = bench.run(context, [case("right"), case("slower")])
     assert {f"{case}/{mode}": len(times) for (case, mode), times in result.raw_samples.items()} == {
         "right/small/isolated": 20, "slower/small/isolated": 20
     }  # fmt: skip
@@ -291,7 +289,7 @@ def test_a_case_that_cannot_be_first_has_few_samples_and_says_so(tmp_path: Path)
     cases = [case("right"), case("far_slower")]
 
     def run(folder: Path, **settings: Any) -> Facts:
-        return Facts(case_times.run(staged.context(folder, "right", **settings), cases, folder).facts)
+        return Facts(bench.run(staged.context(folder, "right", **settings), cases).facts)
 
     def counts(facts: Facts, variant: str) -> dict[str, tuple[object, bool]]:
         of_mode = {mode: facts.get(f"{mode}_samples", CaseSubject(Case(variant, "small"))) for mode in chosen.modes}
@@ -314,22 +312,22 @@ def test_times_that_another_version_wrote_are_taken_again(tmp_path: Path) -> Non
     settings = Bench(samples=12, max_samples=20, limits=Limits(time_limit=60.0))
     context = staged.context(tmp_path, "right", bench=settings, say=lines.append)
     cases = [case("right"), case("slower")]
-    case_times.run(context, cases, tmp_path)
-    (path,) = tmp_path.glob("journal-*.jsonl")
+    bench.run(context, cases)
+    (path,) = tmp_path.glob("bench/journal-*.jsonl")
     older = [json.loads(line) for line in path.read_text().splitlines()]
     (answer,) = (line for line in older if line["event"] == "answer")
     del answer["data"]["variants"]["right"]["copies"]
     path.write_text("".join(json.dumps(line) + "\n" for line in older))
 
     lines.clear()
-    result = case_times.run(replace(context, workers=Pool()), cases, tmp_path)  # as a resumed run does
+    result = bench.run(replace(context, workers=Pool()), cases)  # as a resumed run does
     assert [o.status for o in result.outcomes] == ["ok", "ok"]
     assert lines[0].startswith("bench: small: expected times in this version's format, found another format (")
     assert "'copies'" in lines[0] and lines[0].endswith("): its 2 cases are timed again")
     assert len(lines) == 3, "the message, then the progress of both cases"
-    assert len(list(tmp_path.glob("journal-*.jsonl"))) == 2
+    assert len(list(tmp_path.glob("bench/journal-*.jsonl"))) == 2
     again = replace(context, workers=Pool())
-    assert case_times.run(again, cases, tmp_path) == result, "what was timed again is not timed a third time"
+    assert bench.run(again, cases) == result, "what was timed again is not timed a third time"
 
 
 def test_without_a_gpu_the_stage_says_what_is_missing(tmp_path: Path) -> None:
@@ -339,7 +337,7 @@ def test_without_a_gpu_the_stage_says_what_is_missing(tmp_path: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("gpu: there is a GPU")
     with pytest.raises(CapabilityError, match="no CUDA GPU that this process can use") as caught:
-        case_times.run(staged.context(tmp_path, device="cuda"), [case("right")], tmp_path)
+        bench.run(staged.context(tmp_path, device="cuda"), [case("right")])
     assert caught.value.exit_code == 4
 
 
@@ -348,7 +346,7 @@ def test_without_a_gpu_the_stage_says_what_is_missing(tmp_path: Path) -> None:
 
 def state_facts(state: dict[str, object]) -> dict[str, object]:
     parsed = json.loads(json.dumps(state))  # as it comes out of the journal
-    return {f.name: f.value for f in case_times._state_facts(case("right"), parsed)}
+    return {f.name: f.value for f in bench._state_facts(case("right"), parsed)}
 
 
 def test_state_facts() -> None:
@@ -365,12 +363,12 @@ def test_state_facts() -> None:
 def test_a_variant_that_fails_on_new_data_does_not_hold_up_the_others(tmp_path: Path) -> None:
     settings = Bench(samples=12, max_samples=20, limits=Limits(time_limit=60.0))
     cases = [case("raises_late"), case("right")]
-    result = case_times.run(staged.context(tmp_path, "right", bench=settings), cases, tmp_path)
+    result = bench.run(staged.context(tmp_path, "right", bench=settings), cases)
     assert [(o.status, o.reason) for o in result.outcomes] == [
         ("failed", "RuntimeError: invalid device function"),
         ("ok", ""),
     ]
-    (path,) = tmp_path.glob("journal-*.jsonl")
+    (path,) = tmp_path.glob("bench/journal-*.jsonl")
     assert journal.begun(path) == ["small"], "timed once"
 
 
@@ -378,9 +376,9 @@ def test_isolated_cases_have_a_process_each(tmp_path: Path) -> None:
     """One that ends its process reaches no other case's times."""
     settings = Bench(samples=12, max_samples=20, limits=Limits(time_limit=60.0))
     context = staged.context(tmp_path, "right", bench=settings, isolate=True)
-    result = case_times.run(context, [case("right"), case("exits"), case("slower")], tmp_path)
+    result = bench.run(context, [case("right"), case("exits"), case("slower")])
     assert [o.status for o in result.outcomes] == ["ok", "failed", "ok"]
-    begun = [journal.begun(path) for path in tmp_path.glob("journal-*")]
+    begun = [journal.begun(path) for path in tmp_path.glob("bench/journal-*")]
     assert sorted(filter(None, begun)) == [["exits/small"], ["right/small"], ["slower/small"]]
     facts = Facts(result.facts)
     speedup, low = (
