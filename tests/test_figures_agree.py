@@ -10,7 +10,7 @@ import pytest
 
 from flashcore import report, roofline_figure
 from flashcore.cli import text_tables
-from flashcore.explain.limiter import remedies, time_parts, uses
+from flashcore.explain.limiter import remedies, time_parts
 from flashcore.gate.wording import summary
 from flashcore.model.case import Case
 from flashcore.model.record import CaseSubject
@@ -187,7 +187,7 @@ def test_a_limiter_has_one_share_on_its_page() -> None:
     view = case("tma_split_keys", "mission")
     parts = view.parts
     assert view.ranked[0][0] is parts.limiter and len(view.ranked) >= 4
-    shares = {kind: use.share for kind, use in uses(view.book.readings, "tma_split_keys", "mission").items()}
+    shares = {kind: use.share for kind, use in time_parts(view.book.readings, "tma_split_keys", "mission").uses.items()}
     assert shares["launch"] == parts.share("launch") and shares["issue"] == parts.share("issue")
     assert all(x.gain is None or x.gain <= parts.above_floor for x in view.steps)
     for part, _, reduced in view.ranked:

@@ -29,7 +29,7 @@ from flashcore.chips import devices
 from flashcore.explain import heat, predictions, roofline
 from flashcore.explain.advice import advice
 from flashcore.explain.ladder import ladder
-from flashcore.explain.limiter import remedies, time_parts, uses
+from flashcore.explain.limiter import remedies, time_parts
 from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
 from flashcore.gate.expand import headroom
@@ -325,7 +325,6 @@ class Trace:
         cures = [remedies(readings, shape).get(x.kind, [])[:3] for x in parts.limiters]
         result |= of(parts, cures, advice(readings, variant, shape), bounds, v.predictions)
         result |= of(
-            uses(readings, variant, shape),
             [predictions.outcome_of(readings, p, v, p.shape or shape) for p in v.predictions],
         )
         for gap in bounds.gaps if bounds else ():

@@ -99,7 +99,7 @@ def test_the_next_step_is_told_behind_what_limits_now() -> None:
 def test_a_note_is_given_where_it_fits_the_fact() -> None:
     record, plan = planned(LAUNCH)
     record = replace(record, facts=type(record.facts)([*record.facts, memory("spills", "an array")]))
-    plans = {("fast", "mission"): plan}
+    plans = {Case("fast", "mission"): plan}
     at = subject_of("fast", "mission", "fast_kernel", arch="sm_90a")
     assert note_on(record, plans, "blocks_per_sm", at).startswith("limited by registers: 16 registers fewer")
     assert note_on(record, plans, "stack_bytes", at) == "an array"

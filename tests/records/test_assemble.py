@@ -116,7 +116,7 @@ def test_nothing_is_joined_for_a_case_whose_variant_hangs_now(tmp_path: Path, mo
     monkeypatch.setattr(freshness, "case_keys", lambda *_: keys)
     full, hung = factory.record(id=FULL, keys=keys), HungBefore("long", Hang(60.0))
     outcome = CaseOutcome("fast", "mission", "profile", "skipped", hung)
-    measured = Measured(tuple(unmeasured("fast", "mission", NOT_PROFILED(hung))), (outcome,))
+    measured = Measured(tuple(unmeasured(outcome.case, NOT_PROFILED(hung))), (outcome,))
     now = Findings("profile", full.suite, (), full.environment, Built("13", (), ()), measured)
     record = assemble.record_of(NEWEST, now, assemble.to_join(recorded(tmp_path, full), full.suite.name, full.gpu))
     assert [o.run for o in record.joined] == [FULL]

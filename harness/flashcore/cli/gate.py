@@ -17,6 +17,7 @@ from flashcore.explain.verdict_note import LaunchOccupancy, what_ifs
 from flashcore.gate import regressions
 from flashcore.gate.formats import FORMATS, Renderer, as_json
 from flashcore.gate.locate import Places
+from flashcore.model.case import Case
 from flashcore.model.groups import grouped
 from flashcore.model.record import Record, plans_for
 from flashcore.model.suite import Budget
@@ -202,7 +203,7 @@ def next_steps(record: Record) -> str:
             seen = grouped(
                 (text(step), shape)
                 for shape in record.suite.shapes
-                for step in what_ifs(record, plans[arch].get((variant, shape)), arch)
+                for step in what_ifs(record, plans[arch].get(Case(variant, shape)), arch)
             )
             same = len(seen) == len({text.split(":")[0] for text in seen})
             lines += [text if same else f"{text} [{', '.join(shapes)}]" for text, shapes in seen.items()]

@@ -11,15 +11,14 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cache, lru_cache
+from functools import cache
 from operator import eq, ge, gt, le, lt
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from flashcore.chips.occupancy import WARP
-from flashcore.explain.limiter import WORTH, Part, Remedy, TimeParts, idle_share, remedies, time_parts
-from flashcore.explain.readings import Readings
+from flashcore.explain.limiter import WORTH, Part, Remedy, TimeParts, remedies, time_parts
+from flashcore.explain.readings import Readings, per_readings
 from flashcore.explain.roofline import sm_count
 from flashcore.explain.verdict_note import what_ifs
 from flashcore.model.case import Case
@@ -128,7 +127,7 @@ def as_data(advice: Advice) -> dict[str, Any]:
 # --- facts of a case ------------------------------------------------------------------------------
 
 
-@lru_cache(64)  # the gate calls it for each failure
+@per_readings
 def advice(readings: Readings, variant: str, shape: str, arch: str | None = None) -> tuple[Advice, ...]:
     """Returns the advice on a case, in :func:`order`; none on a reference, on a shape that is only checked, and on
     kernels that measure roofs.
@@ -192,11 +191,6 @@ def _every(readings: Readings, variant: str, shape: str, arch: str | None) -> It
                 if item.gain is None or item.gain >= WORTH:
                     yield item
 
-
-#: Advice by case, kernel and fact, for the lifetime of the readings: a case may have thousands of kernels.
-_BY_FACT: WeakKeyDictionary[Readings, dict[tuple[str, str, str | None], dict[tuple[str | None, str], Advice]]] = (
-    WeakKeyDictionary()
-)
 
 #: Facts of the code → facts of a launch that replace missing ones, as in imported reports.
 _AS_LAUNCHED = {
@@ -269,16 +263,18 @@ _DERIVED: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
 }
 
 
-def _values(readings: Readings, subject: Subject, facts: Mapping[str, Fact], time: TimeParts | None) -> dict[str, Any]:
+def _values(
+    readings: Readings, subject: CaseSubject, facts: Mapping[str, Fact], time: TimeParts | None
+) -> dict[str, Any]:
     """The values of facts and derived facts by name."""
     record, variant = readings.record, readings.record.suite.variants[subject.variant]
     values: dict[str, Any] = {n: f.value for n, f in facts.items()}
     values = {name: values[launched] for name, launched in _AS_LAUNCHED.items() if launched in values} | values
     values |= {"fp64": variant.roof.startswith("fp64"), "tensor_roof": variant.roof.endswith("_tensor")}
     if time and (sms := sm_count(record)):
-        values |= {"sms": sms, "idle_share": idle_share(readings, subject.variant, subject.shape or "")}
+        values |= {"sms": sms, "idle_share": time.idle}
     values |= {f"time_{kind}": share for kind, share in time.most.items()} if time else {}
-    plan = readings.plans(subject.arch).get((subject.variant, subject.shape or ""))
+    plan = readings.plans(subject.arch).get(subject.case)
     for step in what_ifs(record, plan, subject.arch or ""):
         if step.subject == subject and step.then and step.then.target is not None:
             values |= {"next_block": step.then.target, "occupancy_step": step.then.lines()[0]}
@@ -336,12 +332,15 @@ def for_fact(readings: Readings, fact: str, subject: Subject) -> Advice | None:
     shape = subject.shape or next(counted, next(iter(shapes), None))
     if variant is None or shape is None:
         return None
-    cached = _BY_FACT.setdefault(readings, {})
-    case = (variant.name, shape, subject.arch)
-    if case not in cached:
-        cached[case] = {}
-        for item in sorted(_every(readings, *case), key=order):
-            for name, *_ in item.evidence:
-                cached[case].setdefault((item.subject.kernel, name), item)
-    items = (cached[case].get((kernel, fact)) for kernel in (subject.kernel, None))
-    return next((item for item in items if item), None)
+    by_fact = _by_fact(readings, variant.name, shape, subject.arch)
+    return by_fact.get((subject.kernel, fact)) or by_fact.get((None, fact))
+
+
+@per_readings
+def _by_fact(readings: Readings, variant: str, shape: str, arch: str | None) -> dict[tuple[str | None, str], Advice]:
+    """The first advice on a case by kernel and fact: a case may have thousands of kernels."""
+    items: dict[tuple[str | None, str], Advice] = {}
+    for item in sorted(_every(readings, variant, shape, arch), key=order):
+        for name, *_ in item.evidence:
+            items.setdefault((item.subject.kernel, name), item)
+    return items

@@ -9,12 +9,11 @@ times, only idle SMs, as a share of the GPU.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil
-from weakref import WeakKeyDictionary
 
 from flashcore.explain import roofline
-from flashcore.explain.readings import Readings
+from flashcore.explain.readings import Readings, per_readings
 from flashcore.explain.resources import CaseReader, Use, title
 from flashcore.model.catalogue import PHASE_SHARE
 from flashcore.model.causes import Sampled
@@ -92,6 +91,8 @@ class TimeParts:
             the floor is unknown.
         phase: ``load phase 39 ± 2 % of warp time``: the phase with the largest share; empty if the sources mark none.
         note: the source of the parts if not counters.
+        uses: the share of the time that each resource takes (:mod:`flashcore.explain.resources`).
+        idle: the share of the GPU's capacity without a block, throughout or in the last wave, %.
     """
 
     parts: tuple[Part, ...]
@@ -101,6 +102,8 @@ class TimeParts:
     floor: tuple[str, float] = ("", 0.0)
     phase: str = ""
     note: str = ""
+    uses: Mapping[str, Use] = field(default_factory=dict)
+    idle: float = 0.0
 
     @property
     def limiters(self) -> tuple[Part, ...]:
@@ -165,28 +168,13 @@ class TimeParts:
         return "; ".join(words)
 
 
-#: By case, for the lifetime of the readings: each case is looked up as a variant, as a parent and by pages.
-_CACHE: WeakKeyDictionary[Readings, dict[tuple[str, str], TimeParts]] = WeakKeyDictionary()
-#: Remedies by shape, for the lifetime of the readings.
-_REMEDIES: WeakKeyDictionary[Readings, dict[str, dict[str, list[Remedy]]]] = WeakKeyDictionary()
-
-
+@per_readings
 def time_parts(readings: Readings, name: str | None, shape: str) -> TimeParts:
-    """The parts of a variant's time at a shape, which must be the suite's; computed once per readings."""
+    """The parts of a variant's time at a shape, which must be the suite's."""
     variant = readings.record.suite.variants.get(name or "")
     if variant is None:
         return TimeParts((Part(UNATTRIBUTED, UNATTRIBUTED, 100.0, "nothing was timed"),), (), False)
-    cached = _CACHE.setdefault(readings, {})
-    if (variant.name, shape) not in cached:
-        case = CaseReader(readings, variant, readings.record.suite.shapes[shape])
-        cached[variant.name, shape] = _Division(case).result()
-    return cached[variant.name, shape]
-
-
-def uses(readings: Readings, variant: str, shape: str) -> Mapping[str, Use]:
-    """The share of the time that each resource takes in a case (:mod:`flashcore.explain.resources`)."""
-    suite = readings.record.suite
-    return CaseReader(readings, suite.variants[variant], suite.shapes[shape]).uses
+    return _Division(CaseReader(readings, variant, readings.record.suite.shapes[shape])).result()
 
 
 class _Division:
@@ -213,7 +201,9 @@ class _Division:
         for part in resources[:1]:
             self.add(part)
         remaining = case.running
+        without_block = 0.0
         if idle := _idle(case):
+            without_block = idle.share
             self.add(idle := replace(idle, share=idle.share * case.running / 100))
             remaining -= idle.share
         active = remaining if case.active is None else min(remaining, case.active)
@@ -246,6 +236,8 @@ class _Division:
             (gap.floor.resource, 100 / gap.ratio) if gap else ("", 0.0),
             _longest_phase(case.record, case.subject),
             "" if case.is_counted or not timed else "no counters: by the problem's formulas and the measured time",
+            case.uses,
+            without_block,
         )
 
     def _resources(self) -> list[Part]:
@@ -321,13 +313,6 @@ def _idle(case: CaseReader) -> Part | None:
     return None
 
 
-def idle_share(readings: Readings, variant: str, shape: str) -> float:
-    """The share of the GPU's capacity without a block, throughout or in the last wave, %."""
-    suite = readings.record.suite
-    idle = _idle(CaseReader(readings, suite.variants[variant], suite.shapes[shape]))
-    return idle.share if idle else 0.0
-
-
 # --- the rest of the ladder ---------------------------------------------------------------------------
 
 
@@ -343,15 +328,9 @@ class Remedy:
     technique: str
 
 
+@per_readings
 def remedies(readings: Readings, shape: str) -> dict[str, list[Remedy]]:
     """Returns the faster steps at this shape that reduced a limiter, by its kind, largest reduction first."""
-    cached = _REMEDIES.setdefault(readings, {})
-    if shape not in cached:
-        cached[shape] = _remedies(readings, shape)
-    return cached[shape]
-
-
-def _remedies(readings: Readings, shape: str) -> dict[str, list[Remedy]]:
     suite = readings.record.suite
     at = suite.shapes[shape]
     by_kind: dict[str, list[Remedy]] = {}

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, wraps
+from typing import Concatenate, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 from flashcore.explain import times
 from flashcore.explain.roofline import CaseBounds, Gap, case_bounds
@@ -21,6 +23,9 @@ from flashcore.model.causes import FirstRound
 from flashcore.model.record import CaseSubject, Fact, Plan, Record, Subject, Time, plans_for
 from flashcore.model.suite import Shape
 from flashcore.model.text import same_hardware
+
+_Arguments = ParamSpec("_Arguments")
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,8 @@ class Readings:
         if gpu_arch is not None:
             same = (a for a in archs if same_hardware(a, gpu_arch))
             self.arch = gpu_arch if gpu_arch in archs else next(same, gpu_arch)
-        self._plans: dict[str | None, Mapping[tuple[str, str], Plan]] = {}
+        #: The launch plans for an arch by case; see :func:`plans_for`.
+        self.plans: Callable[[str | None], Mapping[Case, Plan]] = cache(lambda arch: plans_for(record.plans, arch))
         self._static: dict[tuple[str, str, str], dict[Subject, Fact]] = {}
         for fact in record.facts:
             s = fact.subject
@@ -75,12 +81,6 @@ class Readings:
         """The gap of the case's time that ranks, if it was measured and a floor is known."""
         bounds = self.bounds.get(CaseSubject(Case(variant, shape)))
         return bounds.gap(self.record.suite.shapes[shape].time) if bounds else None
-
-    def plans(self, arch: str | None) -> Mapping[tuple[str, str], Plan]:
-        """The launch plans for an arch by variant and shape; see :func:`plans_for`."""
-        if arch not in self._plans:
-            self._plans[arch] = plans_for(self.record.plans, arch)
-        return self._plans[arch]
 
     def static(self, name: str, variant: str, shape: str | None, arch: str | None) -> list[Fact]:
         """The static facts of that name of every kernel, at ``shape`` if they depend on the launch plan."""
@@ -132,6 +132,23 @@ class Readings:
         if mode != fact:
             return self.record.time(subject, mode)
         return Time(subject, mode, self.of(fact, variant, shape).value)
+
+
+def per_readings(
+    function: Callable[Concatenate[Readings, _Arguments], _Value],
+) -> Callable[Concatenate[Readings, _Arguments], _Value]:
+    """Caches a function's results for the lifetime of the readings: each case is looked up as a variant, as a parent
+    and by pages."""
+    results: WeakKeyDictionary[Readings, dict[object, _Value]] = WeakKeyDictionary()
+
+    @wraps(function)
+    def cached(readings: Readings, /, *arguments: _Arguments.args, **more: _Arguments.kwargs) -> _Value:
+        of_readings, key = results.setdefault(readings, {}), (arguments, *more.items())
+        if key not in of_readings:
+            of_readings[key] = function(readings, *arguments, **more)
+        return of_readings[key]
+
+    return cached
 
 
 def extreme(name: str, facts: Sequence[Fact]) -> Fact | None:

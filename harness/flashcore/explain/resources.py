@@ -174,7 +174,7 @@ class CaseReader:
         """The share of its launches alone: at least the empty launch of the same mode and rounds; that many of them if
         the machine's roof is unknown."""
         time = self(self.shape.time)
-        plan = self.readings.plans(self.record.gpu_arch).get((self.variant.name, self.shape.name))
+        plan = self.readings.plans(self.record.gpu_arch).get(self.subject.case)
         launches = self("formula_launches") or self("kernel_launches") or len(plan.launches if plan else ())
         if not time or not launches:
             return None

@@ -576,7 +576,7 @@ def _cases(record: Record, device: Device | None) -> Iterator[_Case]:
             continue
         number = partial(record.facts.number, subject=subject)
         work = {name: value for name in WORK if (value := number(f"formula_{name}")) is not None}
-        plan = planned.get((subject.variant, subject.shape))
+        plan = planned.get(subject.case)
         launches = len(plan.launches if plan else ()) or int(number("kernel_launches") or 1)
         clock = number("bench_sm_clock")
         if clock not in by_clock:

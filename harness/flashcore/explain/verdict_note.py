@@ -30,20 +30,19 @@ LOCAL = frozenset(
 OCCUPANCY = frozenset(("theoretical_occupancy", "blocks_per_sm"))
 
 
-def note_on(record: Record, plans: Mapping[tuple[str, str], Plan], fact: str, subject: Subject) -> str:
+def note_on(record: Record, plans: Mapping[Case, Plan], fact: str, subject: Subject) -> str:
     """The note on a fact in one line; empty if there is none.
 
     Args:
-        plans: the plans for the subject's arch by variant and shape.
+        plans: the plans for the subject's arch by case.
     """
     match record.facts.get(fact, subject):
         case (Fact(detail=Decided()) | Fact(name="compiler_warnings")) as result:
             return result.note
     if fact in LOCAL:
         return local_memory(record, subject)
-    if fact in OCCUPANCY and subject.arch and subject.shape and subject.kernel:
-        plan = plans.get((subject.variant, subject.shape))
-        steps = [step for step in what_ifs(record, plan, subject.arch) if step.subject == subject]
+    if fact in OCCUPANCY and subject.case and subject.arch and subject.kernel:
+        steps = [step for step in what_ifs(record, plans.get(subject.case), subject.arch) if step.subject == subject]
         return "; ".join(line for step in steps for line in step.lines)
     return ""
 

@@ -193,7 +193,7 @@ class Expansion:
                 yield from self._by_kernel(budget, CodeSubject(variant.name, arch), kernels, cause)
                 continue
             for shape in self.shapes(variant, budget.shapes, None):
-                plan = self.plans[arch].get((variant.name, shape))
+                plan = self.plans[arch].get(Case(variant.name, shape))
                 launches = plan.launches if plan and budget.fact in PLANNED else ()
                 gap = plan.cause or cause if plan else NO_PLAN()
                 kernels = dict.fromkeys(launch.kernel for launch in launches)
@@ -227,7 +227,7 @@ class Expansion:
                 yield Expectation(case, facts.get(case), cause)
                 continue
             kernels = dict.fromkeys(s.kernel for s in facts if s.kernel and s.launch is None)
-            if plan := self.plans[self.record.gpu_arch].get((variant.name, shape)):
+            if plan := self.plans[self.record.gpu_arch].get(Case(variant.name, shape)):
                 kernels |= dict.fromkeys(launch.kernel for launch in plan.launches)
             if not kernels:
                 yield Expectation(case, None, cause)

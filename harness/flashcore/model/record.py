@@ -20,6 +20,7 @@ from flashcore.model.causes import (
     NOT_RECORDED,
     NOT_TIMED,
     STAGE_ENDED,
+    HungBefore,
     PlanRefused,
     PlanUnknown,
     compilers,
@@ -317,9 +318,9 @@ class Plan:
         return not self.can_run and not isinstance(self.cause, PlanRefused)
 
 
-def plans_for(plans: Iterable[Plan], arch: str | None) -> dict[tuple[str, str], Plan]:
-    """The plans for an arch by variant and shape; without an arch, the last of each."""
-    return {(p.variant, p.shape): p for p in plans if arch in (None, *p.archs) or not p.archs}
+def plans_for(plans: Iterable[Plan], arch: str | None) -> dict[Case, Plan]:
+    """The plans for an arch by case; without an arch, the last of each."""
+    return {p.case: p for p in plans if arch in (None, *p.archs) or not p.archs}
 
 
 def unlaunched_of(plans: Collection[Plan | None], kernels: Iterable[str]) -> tuple[str, ...]:
@@ -405,6 +406,12 @@ class CaseOutcome:
     def reason(self) -> str:
         """The cause in words, for people."""
         return cause_text(self.cause)
+
+
+def outcome_of(case: Case, stage: Stage, cause: Cause | None, seconds: float | None = None) -> CaseOutcome:
+    """The outcome of a case that a stage ran, or skipped because its variant hung before."""
+    status: CaseStatus = "ok" if cause is None else "skipped" if isinstance(cause, HungBefore) else "failed"
+    return CaseOutcome(case.variant, case.shape, stage, status, cause, seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -737,7 +744,7 @@ class Built:
 
     def plan(self, variant: str, shape: str, arch: str | None) -> Plan | None:
         """A variant's launch plan for a shape."""
-        return plans_for(self.plans, arch).get((variant, shape))
+        return plans_for(self.plans, arch).get(Case(variant, shape))
 
     @property
     def source_hashes(self) -> dict[str, str]:

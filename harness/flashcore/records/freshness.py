@@ -82,7 +82,7 @@ def case_keys(
             code = artifact.calls.get(shape.name, "")
             key = CaseKey(code, artifact.source_hash, artifact.cxx, host=code, cxx=artifact.cxx)
         else:
-            inputs.insert(0, launches.get((variant.name, shape.name), []))
+            inputs.insert(0, launches.get(Case(variant.name, shape.name), []))
             key = CaseKey(artifact.code, artifact.source_hash, nvcc, host=artifact.host, cxx=artifact.cxx)
         contents = {part: getattr(key, part) for part in ("code", "source_hash", "host")}
         hashes: dict[str, Any] = {part: _hash([content, *inputs]) for part, content in contents.items() if content}
@@ -168,16 +168,16 @@ def _parts(built: Built, suite: Suite, arch: str | None) -> dict[Case, dict[str,
     """By case, what its key covers besides the problem."""
     artifacts = {a.variant: a for a in built.artifacts if a.arch == arch}
     return {
-        Case(name, shape): {
-            "device code": artifacts[name].code,
-            "host code": artifacts[name].host,
+        case: {
+            "device code": artifacts[case.variant].code,
+            "host code": artifacts[case.variant].host,
             "launch plan": plan.launches,
-            "launches": artifacts[name].calls.get(shape),
-            "parameters": suite.shapes[shape].params,
-            "tolerance": suite.variants[name].tolerance,
+            "launches": artifacts[case.variant].calls.get(case.shape),
+            "parameters": suite.shapes[case.shape].params,
+            "tolerance": suite.variants[case.variant].tolerance,
         }
-        for (name, shape), plan in plans_for(built.plans, arch).items()
-        if name in artifacts and shape in suite.shapes
+        for case, plan in plans_for(built.plans, arch).items()
+        if case.variant in artifacts and case.shape in suite.shapes
     }
 
 

@@ -11,7 +11,7 @@ from flashcore.chips.occupancy import waves
 from flashcore.explain.advice import UNTIMED, Advice, order
 from flashcore.explain.answer import Duration, Role
 from flashcore.explain.ladder import Ladder, Step
-from flashcore.explain.limiter import Part, TimeParts, uses
+from flashcore.explain.limiter import Part, TimeParts
 from flashcore.explain.resources import Use
 from flashcore.explain.roofline import sm_count
 from flashcore.explain.rows import Row as CaseRow
@@ -382,8 +382,7 @@ def _picture(ladder: Ladder, timed: Sequence[ShownCase]) -> Picture:
 
 def _columns(case: ShownCase) -> dict[str, Use]:
     """The shares of :data:`RESOURCES`; a case's compute roof is ``compute``."""
-    used = uses(case.book.readings, case.variant.name, case.shape.name)
-    return {("compute" if name == case.variant.roof else name): use for name, use in used.items()}
+    return {("compute" if name == case.variant.roof else name): use for name, use in case.parts.uses.items()}
 
 
 #: Width of a tick's label on a phone, in percent of the scale.

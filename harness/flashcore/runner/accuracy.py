@@ -200,7 +200,7 @@ def beyond_tolerance(measured: Errors, entitled: Errors, tolerance: str, fence: 
 
 
 def unsound(
-    outputs: Outputs, unwritten: Mapping[str, Tensor], answers: Mapping[str, Tensor], *, partial: bool = False
+    outputs: Outputs, unwritten: Mapping[str, Tensor], answers: Mapping[str, Tensor], *, partial: bool
 ) -> dict[Flag, Tensor]:
     """Flags on the device: out-of-bounds writes, unwritten elements, and what is :func:`not_finite`. ``unwritten``:
     masks by output."""

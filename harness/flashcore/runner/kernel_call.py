@@ -152,7 +152,7 @@ class KernelCall:
     @property
     def subject(self) -> Subject:
         """The subject of the case's facts."""
-        return CaseSubject(Case(self.variant, self.shape))
+        return CaseSubject(self.case)
 
     @classmethod
     def of(cls, suite: Suite, problem: str, shape: Shape, **more: Any) -> KernelCall:
@@ -167,6 +167,10 @@ class KernelCall:
             arguments=declared.arguments,
             **more,
         )
+
+    def task(self, device: str, **more: Any) -> Task:
+        """The task of a child that calls the case (:meth:`Caller.of`), with more for its payload."""
+        return Task(self.name, {"case": self.to_json(), "device": device, **more})
 
     def to_json(self) -> dict[str, Any]:
         """The case as plain JSON, for a task's payload."""
@@ -201,6 +205,11 @@ class Caller:
         self.device = device
         self.problem = problem or load_problem(case.root, case.problem_file)
         self.target = _target(case)
+
+    @classmethod
+    def of(cls, task: Task) -> Caller:
+        """The caller of a task's case, on its device."""
+        return cls(KernelCall.from_json(task.payload["case"]), device=task.payload["device"])
 
     def outputs(self, fill: int = POISON_BYTE, *, inout: bool = True) -> Outputs:
         """Freshly poisoned output tensors. A reference allocates its outputs, except in-out tensors.

@@ -10,6 +10,7 @@ from pathlib import Path
 from flashcore.build import build, cached_objects, launch_plan, static_facts
 from flashcore.build.languages import by_language, language, recorder
 from flashcore.machine import toolchain
+from flashcore.model.case import Case
 from flashcore.model.cause import Cause
 from flashcore.model.causes import BUILDS_FAILED, PLANS_FAILED
 from flashcore.model.groups import grouped
@@ -84,7 +85,7 @@ def _described(built: Built, context: Context, seconds: float) -> Built:
 def _unlaunched(context: Context, plans: Sequence[Plan], artifact: Artifact, facts: Sequence[Fact]) -> tuple[str, ...]:
     suite, variant = context.suite, context.suite.variants[artifact.variant]
     plan_of = plans_for(plans, artifact.arch)
-    needed = [plan_of.get((variant.name, s.name)) for s in suite.shapes.values() if variant.runs_on(s)]
+    needed = [plan_of.get(Case(variant.name, s.name)) for s in suite.shapes.values() if variant.runs_on(s)]
     unlaunched = unlaunched_of(needed, (fact.subject.kernel or "" for fact in facts))
     beyond = isinstance(variant.kind, CudaSource) and cached_objects.may_launch_more(artifact)
     return () if beyond else unlaunched

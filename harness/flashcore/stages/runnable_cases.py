@@ -54,7 +54,7 @@ def sort_out(
         elif first := wrong.get(variant.name):
             cause = first.cause or UNANSWERED()
             leave(variant, shape, "skipped", (HungBefore if hangs(cause) else WRONG_BEFORE)(first.shape, cause))
-        elif obstacle := _obstacle(context, variant, plans.get((variant.name, shape.name))):
+        elif obstacle := _obstacle(context, variant, plans.get(case)):
             leave(variant, shape, *obstacle)
         else:
             ready.append((variant, shape))
@@ -104,7 +104,7 @@ def child_cases(context: Context, pairs: Sequence[Pair]) -> list[KernelCall]:
     flop = {f.subject.case: f.number for f in context.built.facts if f.name == "formula_flop"}
     cases = []
     for variant, shape in pairs:
-        plan = plans.get((variant.name, shape.name))
+        plan = plans.get(Case(variant.name, shape.name))
         case = KernelCall.of(
             context.suite,
             variant.problem,

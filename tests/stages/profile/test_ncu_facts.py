@@ -107,7 +107,7 @@ def test_every_counter_of_the_catalogue_is_stated_for_a_case_and_once() -> None:
     names = [f.name for f in facts_of(CASE, [row()], chip="gh100") if f.subject == CASE]
     counters = [n for n, s in FACTS.items() if s.tier == "counters" and s.group not in GROUP_STAGE]
     assert sorted(names) == sorted(counters) == sorted(MEASURED)
-    assert sorted(f.name for f in unmeasured("v", "s", MESSAGE("why"))) == sorted(counters)
+    assert sorted(f.name for f in unmeasured(CASE.case, MESSAGE("why"))) == sorted(counters)
 
 
 def test_a_full_row_leaves_nothing_unmeasured() -> None:

@@ -115,8 +115,8 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
         OSError: NVML is missing.
         FlashcoreError: the calls write their inputs.
     """
-    case, device = KernelCall.from_json(task.payload["case"]), task.payload["device"]
-    caller, timer = Caller(case, device=device), timer_for(device)
+    caller = Caller.of(task)
+    case, device, timer = caller.case, caller.device, timer_for(caller.device)
     sets = Sets(timer, case, caller.problem, device)
     if sets.restored:
         raise FlashcoreError("its calls write their inputs, and restoring these takes energy too")

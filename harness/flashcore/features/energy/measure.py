@@ -10,7 +10,7 @@ from flashcore.features.energy.facts import facts
 from flashcore.model.cause import Cause
 from flashcore.model.causes import INCAPABLE, UNANSWERED
 from flashcore.model.record import Fact
-from flashcore.runner.journal import Task, TaskResult
+from flashcore.runner.journal import TaskResult
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.process import Program
 from flashcore.stages.context import Context
@@ -19,7 +19,7 @@ from flashcore.stages.context import Context
 def measure(context: Context, cases: Sequence[KernelCall]) -> list[Fact]:
     """The facts of each case; can be resumed."""
     progress = context.progress("energy", len(cases))
-    tasks = [Task(c.name, {"case": c.to_json(), "device": context.device}) for c in cases]
+    tasks = [case.task(context.device) for case in cases]
     of_case = {case.name: case for case in cases}
 
     def measured(result: TaskResult) -> list[Fact]:

@@ -9,7 +9,7 @@ from typing import Any
 from flashcore.errors import FlashcoreError
 from flashcore.machine import python_process
 from flashcore.runner.journal import Journal, Task
-from flashcore.runner.kernel_call import Caller, KernelCall, serve, synchronize
+from flashcore.runner.kernel_call import Caller, serve, synchronize
 
 #: The command line of this process.
 TARGET = python_process.child("flashcore.features.phases.child")
@@ -24,8 +24,8 @@ def perform(task: Task, journal: Journal) -> dict[str, Any]:
     """
     import torch
 
-    case = KernelCall.from_json(task.payload["case"])
-    caller = Caller(case)
+    caller = Caller.of(task)
+    case = caller.case
     inputs, outputs = caller.problem.make_inputs(dict(case.params), 0, caller.device), caller.outputs()
     read = ctypes.CDLL(case.library).flashcore_phases  # of the library that the operator is in
     read.argtypes = [ctypes.c_void_p, ctypes.c_uint64]

@@ -15,7 +15,6 @@ from flashcore.model.progress import Say
 from flashcore.model.settings import Bench, Settings
 from flashcore.model.suite import Cuda
 from flashcore.pipeline.opening import open_context
-from flashcore.runner.journal import Task
 from flashcore.runner.process import Program
 from flashcore.stages import gpu_stages
 from flashcore.stages.compiling import compile_all
@@ -76,14 +75,9 @@ def record(settings: Settings, events: int, say: Say) -> Recording:
             raise FlashcoreError(next(failed, f"{plain.name}/{shape.name}: its times are void"))
         (case,) = child_cases(context, [(marked, shape)])
         file = context.folder / "phases"
-        payload = {
-            "case": case.to_json(),
-            "device": context.device,
-            "size": BLOCKS * WARPS * layout(events).size,
-            "file": str(file),
-        }
+        task = case.task(context.device, size=BLOCKS * WARPS * layout(events).size, file=str(file))
         with workers.leased(say):
-            (result,) = workers.run([Task(case.name, payload)], Program(command=child.TARGET), context.folder)
+            (result,) = workers.run([task], Program(command=child.TARGET), context.folder)
         if not result.data:
             raise FlashcoreError(f"{case.name}: {result.reason}")
         return Recording(

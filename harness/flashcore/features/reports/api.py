@@ -127,7 +127,7 @@ def sweep(function: Callable[..., Any], configs: Iterable[Any]) -> DataFrame:
         except CapabilityError:
             raise
         except Exception as error:
-            facts += ncu_facts.unmeasured(slug(function_name(function)), shape, NOT_PROFILED(raised(error)))
+            facts += ncu_facts.unmeasured(Case(slug(function_name(function)), shape), NOT_PROFILED(raised(error)))
     frame = frames.frame(Fact, facts)
     if taken := [name for name in names if name in (*frame.columns, *frame.index.names)]:
         raise UsageError(f"expected arguments of other names than a frame's columns, found {', '.join(taken)}")

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from flashcore.errors import CapabilityError
-from flashcore.explain.advice import advice
 from flashcore.explain.answer import Answers, Role, beside
 from flashcore.explain.readings import Readings
 from flashcore.explain.verdict import Verdicts
@@ -214,7 +213,6 @@ class Session:
         for case in profiled:
             yield answer("limits", answers.of_limits(at_last.of(case.case)), case.shape)
         yield answer("budgets", answers.of_budgets(at_last.budgets(variant.name)))
-        advice.cache_clear()  # it would keep the records of the last saves
 
     def _timed(self, context: Context, variant: Variant, case: KernelCall, longer: bool) -> tuple[StageResult, Content]:
         """A case's times in turns with those of earlier builds, and of the fastest reference of its shape."""

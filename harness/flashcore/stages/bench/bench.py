@@ -39,12 +39,11 @@ from flashcore.model.causes import (
     TOO_FEW_CALLS,
     UNANSWERED,
     FirstRound,
-    HungBefore,
     OverReference,
 )
 from flashcore.model.groups import grouped
 from flashcore.model.intervals import of_samples, ratio, tflops
-from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult
+from flashcore.model.record import CaseOutcome, Fact, Source, StageResult, outcome_of
 from flashcore.model.suite import TIMING_MODES
 from flashcore.runner.journal import Task, TaskResult
 from flashcore.runner.kernel_call import KernelCall
@@ -169,7 +168,7 @@ class TimedCase:
     @property
     def outcome(self) -> CaseOutcome:
         """The case's outcome."""
-        return CaseOutcome(self.case.variant, self.case.shape, "bench", "ok", None, self.times.seconds)
+        return outcome_of(self.case.case, "bench", None, self.times.seconds)
 
     def floor(self, mode: str) -> float | None:
         """Median time of an empty launch, us."""
@@ -213,8 +212,7 @@ def settle(result: TaskResult, cases: Sequence[KernelCall]) -> dict[Case, TimedC
 
     def lost(case: KernelCall, cause: Detail, seconds: float) -> CaseOutcome:
         cause = cause if isinstance(cause, Cause) else NOT_TIMED()
-        status: CaseStatus = "skipped" if isinstance(cause, HungBefore) else "failed"
-        return CaseOutcome(case.variant, case.shape, "bench", status, cause, seconds)
+        return outcome_of(case.case, "bench", cause, seconds)
 
     if result.data is None:
         # A failure before the first variant's turn is not a variant's fault and would happen again.

@@ -11,6 +11,7 @@ to libraries. Outputs are poisoned, with guard bands around them; inputs have ba
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from flashcore.build.cache_key import digest
@@ -22,7 +23,7 @@ from flashcore.model.cause import Cause, cause_text, from_json
 from flashcore.model.causes import IN_STEP, NOT_COMPARED, UNANSWERED, Hang, OutOfBounds, WrongAnswer
 from flashcore.model.files import file_hash, write_atomically, writing
 from flashcore.model.groups import grouped
-from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult
+from flashcore.model.record import Fact, Source, StageResult, outcome_of
 from flashcore.records.freshness import merged
 from flashcore.runner.accuracy import FACT_NAMES, NORMAL, QUANTIZATION
 from flashcore.runner.journal import Task, TaskResult
@@ -63,15 +64,10 @@ def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
     chunks = {name: f"{shape[0]} {i // chunk}" for shape in of_shapes for i, name in enumerate(shape)}
 
     def task(case: KernelCall, name: str, opcheck: bool) -> Task:
-        payload = {
-            "case": case.to_json(),
-            "device": context.device,
-            "kinds": None if chosen.kinds is None else list(chosen.kinds),
-            # If the settings request fewer repeats, as the inner loop does, a shape's larger number does not apply.
-            "repeats": chosen.repeats if chosen.repeats < settings.Check.repeats else max(chosen.repeats, case.repeats),
-            "opcheck": opcheck,
-        }
-        return Task(name, payload, chunks[case.name])
+        # If the settings request fewer repeats, as the inner loop does, a shape's larger number does not apply.
+        repeats = chosen.repeats if chosen.repeats < settings.Check.repeats else max(chosen.repeats, case.repeats)
+        made = case.task(context.device, kinds=chosen.kinds and [*chosen.kinds], repeats=repeats, opcheck=opcheck)
+        return replace(made, name=name, group=chunks[case.name])
 
     def tell(result: TaskResult) -> None:
         progress(f"{result.name}: {cause_text(_wrong(result)).partition('; ')[0] or 'right'}")
@@ -93,7 +89,7 @@ def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
             write_atomically(path, b"")
     return StageResult(
         tuple(fact for case in cases for fact in _facts(case, results[case.name])),
-        tuple(_outcome(case, results[case.name]) for case in cases),
+        tuple(outcome_of(case.case, "check", _wrong(results[case.name]), results[case.name].seconds) for case in cases),
         reads=merged(r.data.get("reads", {}) for r in results.values() if r.data),
     )
 
@@ -102,12 +98,6 @@ def _program(context: Context) -> Program:
     chosen = context.settings.check
     limits = context.limits(chosen.limits)
     return Program(command=context.resident or TARGET, limits=limits, children=chosen.children)
-
-
-def _outcome(case: KernelCall, result: TaskResult) -> CaseOutcome:
-    wrong = _wrong(result)
-    status: CaseStatus = "skipped" if result.status == "skipped" else "failed" if wrong else "ok"
-    return CaseOutcome(case.variant, case.shape, "check", status, wrong, result.seconds)
 
 
 def _by_schema(cases: Sequence[KernelCall]) -> list[list[KernelCall]]:

@@ -23,9 +23,9 @@ from flashcore.runner.accuracy import (
 )
 from flashcore.runner.guarded import LAYOUTS, POISON_BYTE, Outputs, any_of, guard_inputs, laid_out
 from flashcore.runner.journal import Journal, Task, describe
-from flashcore.runner.kernel_call import Caller, KernelCall, is_poisoned, serve, synchronize
+from flashcore.runner.kernel_call import Caller, is_poisoned, serve, synchronize
 from flashcore.runner.opened_files import reads, watch
-from flashcore.runner.problem_file import all_kinds, load_problem
+from flashcore.runner.problem_file import all_kinds
 from flashcore.runner.references import Expected, References
 from flashcore.runner.wrong_elements import locate
 
@@ -49,16 +49,14 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     import torch
 
     payload = task.payload
-    case = KernelCall.from_json(payload["case"])
-    device = payload["device"]
-    watch()
-    problem = load_problem(case.root, case.problem_file)
+    watch()  # before the problem's file is loaded
+    caller, result = Caller.of(task), _Result()
+    case, problem, device = caller.case, caller.problem, caller.device
     # Edge inputs are checked on one seed, and only for the suite's variants: libraries need not handle them.
     every = all_kinds(problem)
     kinds = payload["kinds"] or (problem.KINDS if case.is_reference else every)
     if unknown := sorted(set(kinds) - {*every}):
         raise UsageError(f"kinds: expected some of {', '.join(every)}, found {', '.join(unknown)}")
-    caller, result = Caller(case, problem, device), _Result()
     outputs = caller.outputs()
     for kind, seed in ((k, s) for k in kinds for s in (case.seeds if k in problem.KINDS else case.seeds[:1])):
         log.step(task.name, f"seed {seed}, kind {kind}")

@@ -13,8 +13,7 @@ from typing import Any
 from flashcore.machine.capabilities import lacking
 from flashcore.runner.guarded import Outputs
 from flashcore.runner.journal import Journal, Task
-from flashcore.runner.kernel_call import Caller, KernelCall, serve, synchronize
-from flashcore.runner.problem_file import load_problem
+from flashcore.runner.kernel_call import Caller, serve, synchronize
 
 DOMAIN = "flashcore"
 SEED = 0
@@ -38,11 +37,11 @@ def perform(task: Task, journal: Journal) -> None:
     """
     import nvtx
 
-    device = task.payload["device"]
     caller, inputs, outputs, call = warmed_up(task, journal)
     journal.step(task.name, "profiled call")
     with nvtx.annotate(task.name, domain=DOMAIN):
         answer = call()
+    device = caller.device
     synchronize(device)
     # ncu saves and restores all allocated memory around every pass: free it before the next case.
     del inputs, outputs, call, caller, answer
@@ -54,12 +53,11 @@ def perform(task: Task, journal: Journal) -> None:
 
 def warmed_up(task: Task, journal: Journal) -> tuple[Caller, dict[str, Any], Outputs, Callable[[], Any]]:
     """A case's caller, inputs, outputs and bound call, after a first call: the next one loads and allocates nothing."""
-    case, device = KernelCall.from_json(task.payload["case"]), task.payload["device"]
-    problem = load_problem(case.root, case.problem_file)
-    caller = Caller(case, problem, device)
+    caller = Caller.of(task)
+    case = caller.case
     if case.shape not in _inputs:  # a shape's variants share inputs and run consecutively
         _inputs.clear()
-        _inputs[case.shape] = problem.make_inputs(dict(case.params), SEED, device)
+        _inputs[case.shape] = caller.problem.make_inputs(dict(case.params), SEED, caller.device)
     inputs = _inputs[case.shape]
     outputs = caller.outputs()
     call = caller.bind(inputs, outputs)
@@ -67,7 +65,7 @@ def warmed_up(task: Task, journal: Journal) -> tuple[Caller, dict[str, Any], Out
     caller.load(inputs, outputs)
     call()
     caller.load(inputs, outputs)
-    synchronize(device)
+    synchronize(caller.device)
     return caller, inputs, outputs, call
 
 

@@ -10,9 +10,8 @@ from flashcore.errors import CapabilityError
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import NOT_PROFILED, UNANSWERED
-from flashcore.model.record import CaseOutcome, CaseSubject, Fact, Source, StageResult, plans_for
+from flashcore.model.record import CaseOutcome, CaseSubject, Fact, Source, StageResult, outcome_of, plans_for
 from flashcore.readers.ncu.results import Metric, Result
-from flashcore.runner.journal import Task
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.process import Program
 from flashcore.stages.context import Context
@@ -37,29 +36,27 @@ def run(context: Context, cases: Sequence[KernelCall], builds: Sequence[KernelCa
     plans = plans_for(context.built.plans, context.gpu_arch)
     metrics = ncu_facts.metrics_to_request(chip)
     tasks = []
-    for case, build in zip(cases, builds, strict=True):
-        plan = plans.get((case.variant, case.shape))
+    for call, build in zip(cases, builds, strict=True):
+        plan = plans.get(call.case)
         if plan is None or not plan.launches:
-            raise CapabilityError(f"{case.name}: no launch plan", "ncu names the kernels")
-        payload = {"case": build.to_json(), "device": context.device, "metrics": metrics, "kernels": len(plan.launches)}
-        tasks.append(Task(case.name, payload))
+            raise CapabilityError(f"{call.name}: no launch plan", "ncu names the kernels")
+        task = build.task(context.device, metrics=metrics, kernels=len(plan.launches))
+        tasks.append(replace(task, name=call.name))
     facts: list[Fact] = []
     outcomes: list[CaseOutcome] = []
     by_name = {case.name: case.case for case in cases}
     limits = context.limits(context.settings.profile.limits)
     program = Program(command=context.resident or cupti_child.TARGET, limits=limits)
     for result in context.workers.run(tasks, program, context.folder / "counters"):
-        done = by_name[result.name]
-        variant, shape = done.variant, done.shape
-        data = result.data or {}
+        case, data = by_name[result.name], result.data or {}
         if "lacks" in data:
             raise CapabilityError(*data["lacks"])
         if result.status != "ok":
             cause = result.cause or UNANSWERED()
-            facts += ncu_facts.unmeasured(variant, shape, NOT_PROFILED(cause))
-            outcomes.append(CaseOutcome(variant, shape, "profile", result.status, cause, result.seconds))
+            facts += ncu_facts.unmeasured(case, NOT_PROFILED(cause))
+            outcomes.append(outcome_of(case, "profile", cause, result.seconds))
             continue
-        plan, counts = plans[variant, shape], data["launches"]
+        plan, counts = plans[case], data["launches"]
         if len(plan.launches) != len(counts):
             what = f"{result.name}: {len(counts)} kernels, {len(plan.launches)} in its plan"
             raise CapabilityError(what, "ncu names the kernels")
@@ -67,9 +64,9 @@ def run(context: Context, cases: Sequence[KernelCall], builds: Sequence[KernelCa
             Result(number, launch.kernel, "kernel", launch.grid, launch.block, context.gpu.capability, {})
             for number, launch in enumerate(plan.launches)
         ]
-        rows, built = rows_of(launches, counts, chip), ncu_facts.CaseBuild(plan, None, registers.get(variant, {}))
-        facts += facts_of(Case(variant, shape), rows, chip, data["refused"], built)
-        outcomes.append(CaseOutcome(variant, shape, "profile", "ok", None, result.seconds))
+        rows, built = rows_of(launches, counts, chip), ncu_facts.CaseBuild(plan, None, registers.get(case.variant, {}))
+        facts += facts_of(case, rows, chip, data["refused"], built)
+        outcomes.append(outcome_of(case, "profile", None, result.seconds))
     return StageResult(tuple(facts), tuple(outcomes))
 
 

@@ -172,9 +172,9 @@ def facts_of(
     return facts
 
 
-def unmeasured(variant: str, shape: str, cause: Cause) -> list[Fact]:
+def unmeasured(case: Case, cause: Cause) -> list[Fact]:
     """The facts of a case that could not be profiled: all unmeasured, with one cause."""
-    return as_facts(CaseSubject(Case(variant, shape)), dict.fromkeys(MEASURED, CounterValue(None, cause)))
+    return as_facts(CaseSubject(case), dict.fromkeys(MEASURED, CounterValue(None, cause)))
 
 
 def as_facts(subject: Subject, values: Mapping[str, CounterValue]) -> list[Fact]:

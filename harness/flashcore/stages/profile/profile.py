@@ -25,10 +25,10 @@ from flashcore.model import catalogue
 from flashcore.model.case import Case
 from flashcore.model.catalogue import PHASE_SHARE
 from flashcore.model.cause import Cause
-from flashcore.model.causes import MESSAGE, NO_ROWS, NOT_PROFILED, ROWS_MISSING, UNANSWERED, HungBefore, hangs
+from flashcore.model.causes import MESSAGE, NO_ROWS, NOT_PROFILED, ROWS_MISSING, UNANSWERED, hangs
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.progress import Say, silent
-from flashcore.model.record import CaseOutcome, CaseStatus, CaseSubject, Fact, Listing, Plan, StageResult, plans_for
+from flashcore.model.record import CaseOutcome, CaseSubject, Fact, Listing, Plan, StageResult, outcome_of, plans_for
 from flashcore.model.settings import Profile
 from flashcore.readers import phases
 from flashcore.readers.kernel_names import canonical
@@ -111,12 +111,12 @@ def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
     """Profiles the cases; see :class:`flashcore.stages.stage.StageModule` and :func:`profiled`."""
     profiling = replace(
         _profiling(context, code.codes(context)),
-        plans={"/".join(case): p for case, p in plans_for(context.built.plans, context.gpu_arch).items()},
+        plans={str(case): p for case, p in plans_for(context.built.plans, context.gpu_arch).items()},
         registers=code.registers(context),
         names=code.names(context),
         progress=context.progress("profile", len(cases)),
     )
-    tasks = [Task(case.name, {"case": case.to_json(), "device": context.device}) for case in cases]
+    tasks = [case.task(context.device) for case in cases]
     with ThreadPoolExecutor(1) as thread:  # starting ncu takes time
         version = thread.submit(toolchain.tool_version, profiling.ncu)
         return replace(profiled(tasks, context.folder / "profile", profiling), ncu=version.result())
@@ -161,22 +161,21 @@ def profiled(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> Stage
     outcomes: list[CaseOutcome] = []
     listings: list[Listing] = []
     for task in tasks:
-        name, variant, shape = task.name, task.variant, task.shape
+        name, variant, case = task.name, task.variant, Case(task.variant, task.shape)
         cause = None if name in settled.reports else settled.cause(name)
         if cause:
-            facts += ncu_facts.unmeasured(variant, shape, NOT_PROFILED(cause))
+            facts += ncu_facts.unmeasured(case, NOT_PROFILED(cause))
         else:
             planned = profiling.names.get(variant, {})
             rows = [replace(r, kernel=planned.get(canonical(r.kernel), r.kernel)) for r in settled.reports[name]]
-            subject = CaseSubject(Case(variant, shape))
+            subject = CaseSubject(case)
             phased = profiling.codes(variant) if name in stage.deep else None
             registers, is_linked = profiling.registers.get(variant, {}), variant in profiling.linked
             built = ncu_facts.CaseBuild(profiling.plans.get(name), phased, registers, is_linked)
             facts += ncu_facts.facts_of(subject, rows, chip=profiling.chip, refused=stage.refused, built=built)
             if phased is not None:
                 listings += ncu_facts.listings(subject, rows, phased)
-        status: CaseStatus = "skipped" if isinstance(cause, HungBefore) else "failed" if cause else "ok"
-        outcomes.append(CaseOutcome(variant, shape, "profile", status, cause, settled.seconds.get(name)))
+        outcomes.append(outcome_of(case, "profile", cause, settled.seconds.get(name)))
     return StageResult(tuple(facts), tuple(outcomes), listings=tuple(listings))
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from flashcore.runner.journal import Journal, Task
 from flashcore.runner.kernel_call import Caller, KernelCall, serve, synchronize
-from flashcore.runner.problem_file import load_problem
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,16 +16,14 @@ SEED = 0
 
 def perform(task: Task, journal: Journal) -> None:
     """Makes a case's inputs, calls it once, and waits for its end."""
-    case, device = KernelCall.from_json(task.payload["case"]), task.payload["device"]
-    problem = load_problem(case.root, case.problem_file)
-    caller = Caller(case, problem, device)
-    inputs = problem.make_inputs(dict(case.params), SEED, device)
-    outputs = _outputs(case, device)
+    caller = Caller.of(task)
+    inputs = caller.problem.make_inputs(dict(caller.case.params), SEED, caller.device)
+    outputs = _outputs(caller.case, caller.device)
     call = caller.bind(inputs, outputs)
     caller.load(inputs, outputs)
     journal.step(task.name, "call")
     call()
-    synchronize(device)
+    synchronize(caller.device)
 
 
 def _outputs(case: KernelCall, device: str) -> dict[str, Tensor]:

@@ -135,7 +135,7 @@ def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
     sanitizer = find_sanitizer()
     folder = context.folder / "sanitize"
     progress = context.progress("sanitize", len(cases))
-    tasks = [Task(case.name, {"case": case.to_json(), "device": context.device}) for case in cases]
+    tasks = [case.task(context.device) for case in cases]
     settled: dict[SanitizerTool, Settled[SanitizerReport]] = {}
     stuck: dict[str, HungBefore] = {}
     with writing(folder):
