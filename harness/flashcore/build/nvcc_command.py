@@ -24,7 +24,7 @@ _UNSAFE = r"""[\x00-\x1f\x7f$`"\\]|^-I.*'"""
 def compile_flags(suite: Suite, variant: Variant, arch: str, debug: bool) -> tuple[str, ...]:
     """nvcc's flags for a variant, with paths relative to the suite, so that they compare between machines."""
     number = arch.removeprefix("sm_")
-    config = [f"-D{k}={_macro(v)}" for k, v in variant.config.items()]
+    config = [f"-D{k}={int(v) if isinstance(v, bool) else v}" for k, v in variant.config.items()]
     return (
         *(flag for flag in variant.flags if not (debug and flag.startswith("-O"))),
         *(DEBUG_FLAGS if debug else FLAGS),
@@ -34,10 +34,6 @@ def compile_flags(suite: Suite, variant: Variant, arch: str, debug: bool) -> tup
         *config,
         *(f"-I{i}" for i in suite.include),
     )
-
-
-def _macro(value: int | float | str | bool) -> str:
-    return str(int(value)) if isinstance(value, bool) else str(value)
 
 
 def command(suite: Suite, unit: Unit, nvcc: Path, problem: Path) -> list[str]:

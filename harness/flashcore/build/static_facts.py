@@ -21,7 +21,7 @@ from flashcore.chips import occupancy
 from flashcore.machine import toolchain
 from flashcore.model import cache
 from flashcore.model.case import Case
-from flashcore.model.catalogue import FACTS
+from flashcore.model.catalogue import fact_of
 from flashcore.model.cause import Cause, Detail, as_json, cause_text, from_json
 from flashcore.model.causes import (
     CALLED_SEPARATELY,
@@ -147,7 +147,7 @@ def _decided(artifact: Artifact, path: Path, suite: Suite, names: Mapping[str, s
                 if kernel in functions
                 else (None, NO_TOOL("nvdisasm") if code is None else UNREADABLE("nvdisasm"))
             )
-            yield _fact(CodeSubject(variant, arch, kernel=name), fact, value, Source.SASS, detail)
+            yield fact_of(CodeSubject(variant, arch, kernel=name), fact, value, Source.SASS, detail)
 
 
 def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) -> dict[str, Any]:
@@ -267,26 +267,22 @@ def _addressed(code: Sequence[sass.Instruction]) -> dict[str, int]:
     return counts
 
 
-def _fact(subject: Subject, name: str, value: Value | None, source: Source, detail: Detail | str = "") -> Fact:
-    return Fact(subject, name, value, FACTS[name].unit, source, detail)
-
-
 def _kernel_facts(subject: Subject, data: Mapping[str, Any], kernel: str) -> Iterator[Fact]:
     values = data["kernels"][kernel]
     missing = from_json(values["missing"]) if values["missing"] else ""
     for name, value in ({name: values[name] for name in _RESOURCES} | values["demands"]).items():
-        yield _fact(subject, name, value, Source.CUBIN, missing if value is None else "")
-    yield _fact(subject, "code", values["code"][:16], Source.CUBIN)
+        yield fact_of(subject, name, value, Source.CUBIN, missing if value is None else "")
+    yield fact_of(subject, "code", values["code"][:16], Source.CUBIN)
     stores, loads = values["spills"] or (None, None)
     detail = from_json(values["spills_detail"]) if values["spills_detail"] else ""
     for name, value in (("spill_store_bytes", stores), ("spill_load_bytes", loads)):
-        yield _fact(subject, name, value, Source(values["spills_source"]), detail)
+        yield fact_of(subject, name, value, Source(values["spills_source"]), detail)
     warnings = data["warnings"]
-    yield _fact(subject, "compiler_warnings", len(warnings), Source.PTXAS, warnings[0] if warnings else "")
+    yield fact_of(subject, "compiler_warnings", len(warnings), Source.PTXAS, warnings[0] if warnings else "")
     counts = (data["sass"] or {}).get(kernel, {})
     missing = NO_TOOL("nvdisasm") if data["sass"] is None else UNREADABLE("nvdisasm")
     for name in _COUNTS:
-        yield _fact(subject, name, counts.get(name), Source.SASS, "" if counts else missing)
+        yield fact_of(subject, name, counts.get(name), Source.SASS, "" if counts else missing)
 
 
 def _local_memory_facts(subject: Subject, data: Mapping[str, Any], kernel: str, root: Path | None) -> Iterator[Fact]:
@@ -303,14 +299,14 @@ def local_memory_facts(subject: Subject, evidence: spills.SpillEvidence, missing
     """The facts about local memory that follow from the evidence; ``missing``: why it has no spill bytes."""
     sites, usage = evidence.sites, spills.classify(evidence)
     inside = None if sites is None else sum(site.depth > 0 for site in sites)
-    yield _fact(subject, "sass_local_loop", inside, Source.SASS, NO_MACHINE_CODE() if sites is None else "")
+    yield fact_of(subject, "sass_local_loop", inside, Source.SASS, NO_MACHINE_CODE() if sites is None else "")
     use: Value | None = usage.use
     detail: Detail | str = usage.text
     if use == "unmeasured":
         use, detail = None, NO_MACHINE_CODE() if sites is None else missing
-    yield _fact(subject, "local_memory", use, Source.SASS, detail)
+    yield fact_of(subject, "local_memory", use, Source.SASS, detail)
     if usage.worst:
-        yield _fact(subject, "local_memory_site", str(usage.worst), Source.SASS, usage.worst)
+        yield fact_of(subject, "local_memory_site", str(usage.worst), Source.SASS, usage.worst)
 
 
 def plan_facts(
@@ -330,7 +326,7 @@ def plan_facts(
     for plan in plans:
         subject = CaseSubject(Case(artifact.variant, plan.shape), arch=artifact.arch)
         if plan.cause is None:
-            yield _fact(subject, "workspace_bytes", plan.workspace_bytes, Source.PLAN)
+            yield fact_of(subject, "workspace_bytes", plan.workspace_bytes, Source.PLAN)
         repeats = Counter(launch.kernel for launch in plan.launches)
         seen: Counter[str] = Counter()
         for launch in plan.launches:
@@ -346,16 +342,16 @@ def _launch_facts(
     subject: Subject, launch: Launch, kernel: Mapping[str, Fact] | None, sms: int | None
 ) -> Iterator[Fact]:
     threads, blocks, cluster = (math.prod(dims) for dims in (launch.block, launch.grid, launch.cluster))
-    yield _fact(subject, "threads", threads, Source.PLAN)
-    yield _fact(subject, "blocks", blocks or None, Source.PLAN, "" if blocks else GRID_UNKNOWN())
-    yield _fact(subject, "dynamic_smem", launch.dynamic_smem, Source.PLAN)
+    yield fact_of(subject, "threads", threads, Source.PLAN)
+    yield fact_of(subject, "blocks", blocks or None, Source.PLAN, "" if blocks else GRID_UNKNOWN())
+    yield fact_of(subject, "dynamic_smem", launch.dynamic_smem, Source.PLAN)
     missing = kernel["registers"].cause if kernel else KERNEL_NOT_BUILT(launch.kernel)
     if kernel is None or missing:
         for name in ("smem", "theoretical_occupancy", "blocks_per_sm"):
-            yield _fact(subject, name, None, Source.OCCUPANCY, missing or "")
+            yield fact_of(subject, name, None, Source.OCCUPANCY, missing or "")
         return
     static_smem, registers = (int(kernel[name].number or 0) for name in ("static_smem", "registers"))
-    yield _fact(subject, "smem", static_smem + launch.dynamic_smem, Source.OCCUPANCY)
+    yield fact_of(subject, "smem", static_smem + launch.dynamic_smem, Source.OCCUPANCY)
     fit = occupancy.occupancy(subject.arch or "", threads, registers, static_smem, launch.dynamic_smem, cluster)
     values = {
         "theoretical_occupancy": None if fit.pct is None else round(fit.pct, 4),
@@ -365,6 +361,6 @@ def _launch_facts(
     # A launch that does not fit has the value 0: then the cause is only a note.
     detail = fit.cause if fit.cause and fit.pct is None else cause_text(fit.cause)
     for name, value in values.items():
-        yield _fact(subject, name, value, Source.OCCUPANCY, detail)
+        yield fact_of(subject, name, value, Source.OCCUPANCY, detail)
     if sms is not None and fit.blocks_per_sm and blocks:
-        yield _fact(subject, "waves", occupancy.waves(blocks, fit.blocks_per_sm, sms), Source.OCCUPANCY)
+        yield fact_of(subject, "waves", occupancy.waves(blocks, fit.blocks_per_sm, sms), Source.OCCUPANCY)

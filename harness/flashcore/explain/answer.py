@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from math import inf
 from typing import Literal
 
@@ -157,24 +157,12 @@ class Answers:
     def __init__(self, readings: Readings, verdicts: Verdicts) -> None:
         self.readings = readings
         self._limits = {budget.name for budget in readings.record.suite.budgets}
-        self._verdicts = grouped((v.subject.variant, v) for v in verdicts.verdicts)
-        self._row = cache(self._make_row)
-        self.budgets = cache(self._budgets)
-        self.correct = cache(self._correct)
-        self.time = cache(self._time)
+        by_variant = grouped((v.subject.variant, v) for v in verdicts.verdicts)
+        row = cache(lambda shape: Row(readings, readings.alike[shape]))
+        self.budgets = cache(lambda variant: Verdicts(tuple(by_variant.get(variant, ()))))
+        self.correct = cache(partial(_correctness, readings))
+        self.time = cache(lambda case: duration(row(case.shape), case))
         self.of = cache(self._answer)
-
-    def _make_row(self, shape: str) -> Row:
-        return Row(self.readings, self.readings.alike[shape])
-
-    def _budgets(self, variant: str) -> Verdicts:
-        return Verdicts(tuple(self._verdicts.get(variant, ())))
-
-    def _correct(self, case: Case) -> Correctness:
-        return _correctness(self.readings, case)
-
-    def _time(self, case: Case) -> Duration:
-        return duration(self._row(case.shape), case)
 
     def _answer(self, case: Case) -> Answer:
         at, readings = (case.variant, case.shape), self.readings

@@ -74,8 +74,7 @@ class CaseReader:
     @cached_property
     def uses(self) -> Mapping[str, Use]:
         """The share of each resource that has one."""
-        launch = self._launch()
-        results = {"launch": launch} if launch else {}
+        results = {"launch": self.launch} if self.launch else {}
         results |= {use.resource: use for use in self._by_formula()}
         return results | {use.resource: use for use in self._counted()}
 
@@ -87,8 +86,7 @@ class CaseReader:
     @cached_property
     def running(self) -> float:
         """The share of the time beside the launch, %."""
-        launch = self._launch()
-        return 100 - min(launch.share, 100) if launch else 100.0
+        return 100 - min(self.launch.share, 100) if self.launch else 100.0
 
     @cached_property
     def active(self) -> float | None:
@@ -96,13 +94,12 @@ class CaseReader:
 
         It is the share of all SMs' issue slots that issue, over the share of active cycles that issue.
         """
-        slots, issue = self._issued(), self("issue_active")
-        return None if slots is None or not issue else min(100 * slots / issue, 100.0) * self.running / 100
-
-    def _issued(self) -> float | None:
-        """The share of all SMs' issue slots that issue while it runs, %."""
-        sms, issued, cycles = roofline.sm_count(self.record), self("instructions_issued"), self("elapsed_cycles")
-        return 100 * issued / (ISSUES_PER_CLOCK * sms * cycles) if sms and issued and cycles else None
+        sms, issue = roofline.sm_count(self.record), self("issue_active")
+        issued, cycles = self("instructions_issued"), self("elapsed_cycles")
+        if not (sms and issue and issued and cycles):
+            return None
+        slots = 100 * issued / (ISSUES_PER_CLOCK * sms * cycles)
+        return min(100 * slots / issue, 100.0) * self.running / 100
 
     def evidence(self, *names: str) -> str:
         """Facts with their values."""
@@ -170,7 +167,8 @@ class CaseReader:
             text = f"{significant(roof.us(amount), 3)} µs of {significant(us)} µs: {fact} at {roof.name}"
             yield Use(resource, roof.percent(amount, us) * scale, text, (fact,), False)
 
-    def _launch(self) -> Use | None:
+    @cached_property
+    def launch(self) -> Use | None:
         """The share of its launches alone: at least the empty launch of the same mode and rounds; that many of them if
         the machine's roof is unknown."""
         time = self(self.shape.time)

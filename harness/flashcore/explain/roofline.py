@@ -395,12 +395,6 @@ def floor(bounds: Sequence[Bound], without: Sequence[str] = ()) -> Bound | None:
     return max(with_time, key=lambda b: b.us or 0.0, default=None)
 
 
-def least_us(work: Mapping[str, float], dtype: str, device: Device | None, without: Sequence[str] = ()) -> float | None:
-    """The time of :func:`floor`, us, by a device's datasheet; ``None`` if no device or no bound is in the table."""
-    bound = floor(bounds(work, dtype, roofs(device)), without)
-    return bound.us if bound else None
-
-
 def _at(clock: float | None, bound: Bound) -> float:
     """The bound, us, if the SM clock is higher, MHz, than its roof's."""
     given = bound.roof.clock_mhz if bound.roof else None

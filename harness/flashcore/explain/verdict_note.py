@@ -95,15 +95,11 @@ class LaunchOccupancy:
     """A kernel's occupancy on one arch and shape, and the change needed for one more block per SM.
 
     Args:
-        threads: per block; ``registers`` are per thread, ``smem`` is static and dynamic, in bytes per block.
         now: the present occupancy.
         then: the change needed for one more block; ``None`` if unknown.
     """
 
     subject: Subject
-    threads: int
-    registers: int
-    smem: int
     now: occupancy.Occupancy
     then: occupancy.WhatIf | None
 
@@ -129,13 +125,9 @@ def what_ifs(record: Record, plan: Plan | None, arch: str) -> list[LaunchOccupan
         registers, smem = (record.facts.number(name, kernel) for name in ("registers", "static_smem"))
         if registers is None or smem is None:
             continue
-        threads = prod(launch.block)
-        resources = (threads, int(registers), int(smem), launch.dynamic_smem, prod(launch.cluster))
+        resources = (prod(launch.block), int(registers), int(smem), launch.dynamic_smem, prod(launch.cluster))
         steps[launch.kernel, *resources] = LaunchOccupancy(
             CaseSubject(plan.case, kernel=launch.kernel, arch=arch),
-            threads,
-            int(registers),
-            int(smem) + launch.dynamic_smem,
             occupancy.occupancy(arch, *resources),
             occupancy.what_if(arch, *resources),
         )

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.model import plugin
+from flashcore.model.cause import Detail
+from flashcore.model.record import Fact, Source, Subject, Value
 from flashcore.model.suite import Stage, Tier
 
 
@@ -167,3 +169,8 @@ def chip_of(capability: tuple[int, int]) -> str | None:
     family."""
     family = [cc for cc in CHIPS if cc[0] == capability[0] and cc <= capability]
     return CHIPS[max(family)] if family else None
+
+
+def fact_of(subject: Subject, name: str, value: Value | None, source: Source, detail: Detail | str = "") -> Fact:
+    """The fact of that name, in the catalogue's unit."""
+    return Fact(subject, name, value, FACTS[name].unit, source, detail)

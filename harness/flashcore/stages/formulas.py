@@ -8,7 +8,7 @@ from typing import Any
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.machine.isolated import Ended, isolated
 from flashcore.model.case import Case
-from flashcore.model.catalogue import FACTS
+from flashcore.model.catalogue import FACTS, fact_of
 from flashcore.model.record import CaseSubject, Fact, Source
 from flashcore.model.suite import Shape, Suite, Variant
 from flashcore.runner.problem_file import load_problem, work_of
@@ -41,7 +41,7 @@ def formula_facts(context: Context) -> list[Fact]:
                 names = ", ".join(n.removeprefix("formula_") for n in FACTS if n.startswith("formula_"))
                 raise UsageError(f"{suite.problems[shape.problem].file}: work() returns {key!r}: expected {names}")
             subject = CaseSubject(Case(variant.name, shape.name))
-            facts.append(Fact(subject, name, float(value), FACTS[name].unit, Source.FORMULA))
+            facts.append(fact_of(subject, name, float(value), Source.FORMULA))
     return facts
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from flashcore.errors import CapabilityError
 from flashcore.model import plugin, suite
@@ -30,7 +30,28 @@ from flashcore.stages.context import Context
 from flashcore.stages.profile import profile
 from flashcore.stages.runnable_cases import sort_out
 from flashcore.stages.sanitize import sanitize
-from flashcore.stages.stage import StageModule
+
+
+class StageModule(Protocol):
+    """Check, bench, profile, sanitize: independent modules with these functions."""
+
+    def prepare(self, context: Context) -> None:
+        """Starts the stage's first processes before their cases are known, so that they import during the build.
+
+        Raises:
+            CapabilityError: a tool that the stage needs is missing; :meth:`run` reports it again.
+        """
+        ...
+
+    def run(self, context: Context, cases: Sequence[KernelCall]) -> StageResult:
+        """Measures the cases, or the remaining ones if ``context.folder`` contains an earlier attempt.
+
+        Raises:
+            CapabilityError: the machine lacks something that the stage needs.
+            FlashcoreError: the folder cannot be written; earlier results are kept.
+        """
+        ...
+
 
 STAGES: Mapping[suite.Stage, StageModule] = {"check": check, "bench": bench, "profile": profile, "sanitize": sanitize}
 

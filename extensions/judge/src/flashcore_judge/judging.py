@@ -253,7 +253,8 @@ class _Judge:
         roof, device, floor = self._one.form.roof, devices.find(self._verdict.device["name"]), dict[str, float]()
         for mode, figures in run.times.items():
             work = work_of(load_problem(case.root, case.problem_file), case.params, roof)
-            if (us := roofline.least_us(work, roof, device, _WITHOUT[mode])) is not None:
+            bounds = roofline.bounds(work, roof, roofline.roofs(device))  # by the datasheet
+            if (least := roofline.floor(bounds, _WITHOUT[mode])) and (us := least.us) is not None:
                 floor[mode] = us
                 if figures["us"] < _BELOW * us:
                     wrong.append(f"{mode}: {figures['us']:.2f} us is below the floor of {us:.2f} us")

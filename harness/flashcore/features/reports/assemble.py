@@ -19,7 +19,7 @@ from flashcore.features.reports import traces
 from flashcore.features.reports.benchmarks import CLOCK, HOST, TimedBenchmark
 from flashcore.model import intervals
 from flashcore.model.case import Case, TimeKey
-from flashcore.model.catalogue import FACTS, RULE, TENSOR_TYPES, chip_of
+from flashcore.model.catalogue import FACTS, RULE, TENSOR_TYPES, chip_of, fact_of
 from flashcore.model.cause import Cause
 from flashcore.model.causes import COUNTER_CONTRADICTS, IMPOSSIBLE, NOT_TIMED, NotReturned
 from flashcore.model.groups import grouped
@@ -322,7 +322,7 @@ def _static_facts(
             subject = CodeSubject(variant, arch, kernel=first.kernel)
             for name in ("registers", "stack_bytes", "static_smem", "barriers", "parameter_bytes"):
                 value, detail = compiled.resource(name)
-                yield Fact(subject, name, value, FACTS[name].unit, Source.CUBIN, detail)
+                yield fact_of(subject, name, value, Source.CUBIN, detail)
 
 
 def _listings(cases: Mapping[tuple[str, str], Sequence[Result]], reports: Iterable[Report]) -> Iterator[Listing]:

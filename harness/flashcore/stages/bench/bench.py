@@ -20,7 +20,7 @@ from flashcore.errors import RecordError
 from flashcore.machine import python_process
 from flashcore.machine.gpu_state import state_values
 from flashcore.model.case import Case, TimeKey
-from flashcore.model.catalogue import FACTS
+from flashcore.model.catalogue import fact_of
 from flashcore.model.cause import Cause, Detail, Reason
 from flashcore.model.causes import (
     BELOW_EMPTY_KERNEL,
@@ -73,13 +73,13 @@ _LEAST_OF_EMPTY = 0.9
 
 
 def prepare(context: Context) -> None:
-    """Starts the first worker processes; see :class:`flashcore.stages.stage.StageModule`."""
+    """Starts the first worker processes; see :class:`flashcore.stages.gpu_stages.StageModule`."""
     if context.cases("bench"):
         context.workers.prepare(_program(context), context.folder / "bench")
 
 
 def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
-    """Times every case in child processes; see :class:`flashcore.stages.stage.StageModule`.
+    """Times every case in child processes; see :class:`flashcore.stages.gpu_stages.StageModule`.
 
     Raises:
         CapabilityError: there is no GPU.
@@ -290,7 +290,7 @@ def _fact(
 ) -> Fact:
     """A fact; ``lacking`` is the cause of a missing value."""
     detail = lacking if value is None and lacking else note
-    return Fact(case.subject, name, value, FACTS[name].unit, source, detail)
+    return fact_of(case.subject, name, value, source, detail)
 
 
 def _mode_facts(one: TimedCase, mode: str) -> Iterator[Fact]:

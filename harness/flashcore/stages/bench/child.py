@@ -17,7 +17,8 @@ from dataclasses import replace
 from typing import Any
 
 from flashcore.machine.gpu_state import Watch
-from flashcore.model.cause import Cause
+from flashcore.model.cause import Cause, Reason
+from flashcore.model.causes import WRONG_TIMED_ANSWER
 from flashcore.runner.hung_variants import hung_before
 from flashcore.runner.inputs import make_inputs_once
 from flashcore.runner.journal import Journal, Task, raised
@@ -25,7 +26,6 @@ from flashcore.runner.kernel_call import Caller, KernelCall, is_poisoned, serve,
 from flashcore.runner.problem_file import load_problem
 from flashcore.stages.bench.interleave import Turns, distributions, release, sample
 from flashcore.stages.bench.message import CaseTimes, ShapeTimes
-from flashcore.stages.bench.proof import last_sample
 from flashcore.stages.bench.racing import Race
 from flashcore.stages.bench.sets import Sets
 from flashcore.stages.bench.statistics import StopRule
@@ -171,6 +171,36 @@ class _Shape:
             seconds=round(self._spent[label], 3),
             stopped=self._stopped[label],
         )
+
+
+def last_sample(mode: str, caller: Caller, sets: Sets, timed: Timed) -> tuple[float, Reason | None]:
+    """A sample of the mode into poisoned outputs, us per call, and what is wrong with its last call's answer.
+
+    It shows that timed calls do their work. They use the same tensors again and again, so the times of a kernel that
+    keeps its result, or of a launcher that stops after some calls, would look usual. After the other calls of a mode,
+    other inputs are written and all outputs poisoned, untimed. What the last call then writes is compared with the
+    reference, in check's tolerance classes. Calls before it are not looked at: work that is saved on purpose is what
+    the extension judge finds.
+    """
+    i = (timed.calls_in(mode) - 1) % len(timed.outputs)
+    is_reference = caller.case.is_reference
+
+    def poison() -> None:
+        for outputs in timed.outputs:
+            outputs.poison()
+        if is_reference and mode != "eager":  # whose graph writes to memory of its own
+            for answer in caller.named(timed.answer(mode)).values():
+                answer.fill_(float("nan") if answer.is_floating_point() else -1)
+
+    timed.before = poison
+    try:
+        us: float = getattr(timed, mode)()
+    finally:
+        timed.before = None
+    if is_reference:
+        timed.outputs[i].update(caller.named(timed.answer(mode)))
+    seed, wrong = sets.complaints(caller.case, i % len(sets.inputs), timed.outputs[i])
+    return us, WRONG_TIMED_ANSWER(wrong[0], mode, seed) if wrong else None
 
 
 def _series(by_mode: Mapping[str, Mapping[str, Sequence[float]]], label: str) -> dict[str, list[float]]:

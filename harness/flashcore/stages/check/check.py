@@ -18,7 +18,7 @@ from flashcore.build.cache_key import digest
 from flashcore.machine import python_process
 from flashcore.machine.toolchain import version_of
 from flashcore.model import settings
-from flashcore.model.catalogue import FACTS
+from flashcore.model.catalogue import fact_of
 from flashcore.model.cause import Cause, cause_text, from_json
 from flashcore.model.causes import IN_STEP, NOT_COMPARED, UNANSWERED, Hang, OutOfBounds, WrongAnswer
 from flashcore.model.files import file_hash, write_atomically, writing
@@ -39,13 +39,13 @@ _CHUNK = 16
 
 
 def prepare(context: Context) -> None:
-    """Starts the first processes; see :class:`flashcore.stages.stage.StageModule`."""
+    """Starts the first processes; see :class:`flashcore.stages.gpu_stages.StageModule`."""
     if cases := context.cases("check"):
         context.workers.prepare(_program(context), context.folder / "check", most=-(-len(cases) // _CHUNK))
 
 
 def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
-    """Checks every case in child processes; see :class:`flashcore.stages.stage.StageModule`.
+    """Checks every case in child processes; see :class:`flashcore.stages.gpu_stages.StageModule`.
 
     Raises:
         CapabilityError: there is no GPU.
@@ -143,4 +143,4 @@ def _facts(case: KernelCall, result: TaskResult) -> Iterator[Fact]:
     for name in (*FACT_NAMES, *NORMAL, *(n for n in QUANTIZATION if n in worst)):
         value, where = worst.get(name, (None, None))
         detail = from_json(where) if where else NOT_COMPARED(result.cause)
-        yield Fact(case.subject, name, value, FACTS[name].unit, Source.CHECK, detail)
+        yield fact_of(case.subject, name, value, Source.CHECK, detail)

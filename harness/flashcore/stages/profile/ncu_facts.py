@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from flashcore.model import catalogue
 from flashcore.model.case import Case
-from flashcore.model.catalogue import FACTS, PHASE_SHARE, FactSpec, Kind
+from flashcore.model.catalogue import FACTS, PHASE_SHARE, FactSpec, Kind, fact_of
 from flashcore.model.cause import Cause, Detail, cause_text
 from flashcore.model.causes import (
     CANNOT_COMBINE,
@@ -180,7 +180,7 @@ def unmeasured(case: Case, cause: Cause) -> list[Fact]:
 def as_facts(subject: Subject, values: Mapping[str, CounterValue]) -> list[Fact]:
     """One subject's facts, in the catalogue's order."""
     names = [n for n in MEASURED if n in values] + [n for n in values if n.startswith(PHASE_SHARE)]
-    return [Fact(subject, n, values[n].value, FACTS[n].unit, Source.NCU, values[n].detail) for n in names]
+    return [fact_of(subject, n, values[n].value, Source.NCU, values[n].detail) for n in names]
 
 
 # --- one launch ----------------------------------------------------------------------------------

@@ -12,13 +12,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore.machine import python_process
 from flashcore.machine.capabilities import lacking
-from flashcore.model.catalogue import FACTS
+from flashcore.model.catalogue import fact_of
 from flashcore.model.cause import Cause
 from flashcore.model.causes import (
     BATCH_NOT_CLEAN,
@@ -125,7 +125,7 @@ def prepare(context: Context) -> None:
 
 
 def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
-    """Runs the cases under each tool; see :class:`flashcore.stages.stage.StageModule`.
+    """Runs the cases under each tool; see :class:`flashcore.stages.gpu_stages.StageModule`.
 
     Raises:
         CapabilityError: no GPU, or the tool cannot be started.
@@ -165,15 +165,11 @@ def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
     return StageResult(tuple(facts), tuple(outcomes))
 
 
-def _facts(subject: Subject, tool: SanitizerTool, report: SanitizerReport | None, missing: Cause) -> list[Fact]:
-    names = ["errors"] + (["warnings"] if tool == "racecheck" else [])
-    values: list[int | None] = [None, None] if report is None else [report.errors, report.warnings]
-    detail = missing if report is None else report.first
-    facts = []
-    for kind, value in zip(names, values, strict=False):
-        name = f"sanitizer_{tool}_{kind}"
-        facts.append(Fact(subject, name, value, FACTS[name].unit, Source.SANITIZER, detail))
-    return facts
+def _facts(subject: Subject, tool: SanitizerTool, report: SanitizerReport | None, missing: Cause) -> Iterator[Fact]:
+    for kind in ("errors", "warnings") if tool == "racecheck" else ("errors",):
+        value: int | None = getattr(report, kind, None)
+        detail = report.first if report else missing
+        yield fact_of(subject, f"sanitizer_{tool}_{kind}", value, Source.SANITIZER, detail)
 
 
 @dataclass(frozen=True, slots=True)
