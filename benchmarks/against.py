@@ -29,11 +29,11 @@ from typing import Any
 from benchmarks import chains, raw
 from flashcore.cli import progress
 from flashcore.errors import UsageError
+from flashcore.features.compare.time_pairs import Contest, Times, copied
 from flashcore.machine import toolchain
 from flashcore.model.settings import Settings
 from flashcore.model.slower import ALPHA, EFFECT, PROCESSES, ProcessTimes, decide
 from flashcore.runner.kernel_call import KernelCall
-from flashcore.stages.bench.time_pairs import Contest, Times, copied
 
 #: The shapes on which a call is short.
 SUITE, SHAPES = "kernels/attention", ("s256", "mission")

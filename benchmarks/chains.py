@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore.errors import CapabilityError, FlashcoreError
+from flashcore.features.compare import time_pairs
 from flashcore.features.compare.match_cases import BuiltSuite
+from flashcore.features.compare.time_pairs import Contest, copied
 from flashcore.model.settings import Settings
 from flashcore.pipeline.opening import open_context
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.queue import Pool
-from flashcore.stages.bench import time_pairs
-from flashcore.stages.bench.time_pairs import Contest, copied
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.context import Context
 from flashcore.stages.runnable_cases import child_cases

@@ -11,9 +11,9 @@ import pytest
 
 from benchmarks import against, chains
 from flashcore.build import static_facts as facts_module
+from flashcore.features.compare.time_pairs import Times
 from flashcore.machine import toolchain
 from flashcore.model.slower import PROCESSES
-from flashcore.stages.bench.time_pairs import Times
 from tests.conftest import compile_one
 
 

@@ -15,8 +15,8 @@ from flashcore.machine.gpu import Gpu
 from flashcore.model.progress import ProgressLine
 from flashcore.model.settings import Settings
 from flashcore.model.suite import Where
+from flashcore.pipeline import opening
 from flashcore.pipeline.opening import open_context
-from flashcore.stages import context
 from flashcore.stages.context import Context
 from tests import factory
 from tests.support import staged
@@ -62,7 +62,7 @@ def test_companions_run_where_a_chosen_variant_does(tmp_path: Path, monkeypatch:
     shapes = [factory.shape("mission"), factory.shape("long")]
     variants = [selected, factory.variant("slow"), factory.reference("all")]
     suite = replace(factory.suite(variants=variants, shapes=shapes), baseline="slow")
-    monkeypatch.setattr(context, "load", lambda *_: suite)
+    monkeypatch.setattr(opening, "load", lambda *_: suite)
     monkeypatch.setattr(Gpu, "find", lambda: None)
 
     def taken(*shapes: str, variants: tuple[str, ...] = ("own",)) -> set[str]:

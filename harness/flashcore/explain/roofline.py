@@ -18,7 +18,7 @@ from flashcore.model.catalogue import TENSOR_TYPES
 from flashcore.model.cause import cause_text
 from flashcore.model.causes import Caches
 from flashcore.model.groups import grouped
-from flashcore.model.record import CaseSubject, CodeSubject, Record, Roof, RoofOrigin, plans_for, throttle_reasons
+from flashcore.model.record import CaseSubject, Record, Roof, RoofOrigin, plans_for, throttle_reasons
 from flashcore.model.suite import TIMING_MODES, Stage, Variant
 from flashcore.model.text import percentage, same_hardware, significant
 
@@ -164,24 +164,16 @@ def missing(record: Record) -> list[tuple[CaseSubject, str]]:
 
 
 def _walk(record: Record) -> Iterator[Point | tuple[CaseSubject, str]]:
-    kernels: dict[tuple[str, str], dict[CaseSubject, None]] = {}
-    cases: dict[CaseSubject, None] = {}
-    for fact in (*record.facts.named("formula_flop"), *record.facts.named("ncu_duration")):
-        s = fact.subject
-        if isinstance(s, CodeSubject) or s.launch is not None or s.variant not in record.suite.variants:
+    facts, variants = record.facts, record.suite.variants
+    subjects = (fact.subject for name in ("formula_flop", "ncu_duration") for fact in facts.named(name))
+    about = ((s.case, s) for s in subjects if s.case and s.launch is None and s.variant in variants)
+    for case, parts in grouped(about).items():
+        whole = CaseSubject(case)
+        if (stale := record.stale.get(case)) is not None:
+            yield whole, cause_text(stale)
             continue
-        cases[CaseSubject(s.case)] = None
-        if s.kernel is not None:
-            kernels.setdefault((s.variant, s.shape), {})[s] = None
-    for case in cases:
-        variant = record.suite.variants[case.variant]
-        stale = record.stale.get(case.case)
-        if stale is not None:
-            yield case, cause_text(stale)
-            continue
-        yield from _points_of(record, variant, case)
-        for kernel in kernels.get((case.variant, case.shape or ""), ()):
-            yield from _points_of(record, variant, kernel)
+        for subject in dict.fromkeys((whole, *parts)):
+            yield from _points_of(record, variants[case.variant], subject)
 
 
 def timing_mode(record: Record, subject: CaseSubject) -> str:

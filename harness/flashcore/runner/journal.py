@@ -15,7 +15,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -87,9 +87,7 @@ class Share:
 
     def encode(self) -> bytes:
         """The line of this share."""
-        tasks = [{"name": t.name, "payload": dict(t.payload)} for t in self.tasks]
-        line = {"tasks": tasks, "gpu": self.gpu, "more": self.more, "journal": self.journal}
-        return json.dumps(line).encode() + b"\n"
+        return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod
     def decode(cls, line: bytes) -> Self:
@@ -99,7 +97,7 @@ class Share:
             ValueError, LookupError, TypeError: it is no such line.
         """
         values = json.loads(line)
-        return cls(**{**values, "tasks": tuple(Task(t["name"], t["payload"]) for t in values["tasks"])})
+        return cls(**{**values, "tasks": tuple(Task(**task) for task in values["tasks"])})
 
 
 @dataclass(frozen=True, slots=True)

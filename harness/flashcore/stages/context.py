@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flashcore.build import build
-from flashcore.chips.metric_tables import lookup
 from flashcore.machine import toolchain
 from flashcore.machine.gpu import Gpu
-from flashcore.model.catalogue import CHIPS
+from flashcore.model.case import Case
 from flashcore.model.progress import ProgressLine, Say, silent
-from flashcore.model.record import Built
+from flashcore.model.record import Built, Plan, plans_for
 from flashcore.model.settings import Limits, Settings
 from flashcore.model.suite import Shape, Suite, Variant
-from flashcore.runner.executor import Executor
-from flashcore.runner.problem_file import load_problem
 from flashcore.runner.process import Command
 from flashcore.runner.queue import Pool
-from flashcore.suites.load import compared_with, load, select
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +58,11 @@ class Context:
     def build_folder(self) -> Path:
         """The folder of compiled objects."""
         return Path(self.settings.build)
+
+    @property
+    def plans(self) -> Mapping[Case, Plan]:
+        """The launch plans of the cases on the GPU."""
+        return plans_for(self.built.plans, self.gpu_arch)
 
     def limits(self, limits: Limits) -> Limits:
         """A stage's limits, with one case per process if the user wants that."""
@@ -110,53 +112,3 @@ class Context:
             self.say(ProgressLine(f"{stage} {done}/{total} {text}{remaining}", done, total))
 
         return progress
-
-
-def open_context(settings: Settings, executor: Executor, say: Say = silent) -> Context:
-    """Loads the suite and inspects the machine; ``say`` also reports GPUs that ``all`` leaves out.
-
-    Raises:
-        UsageError, ManifestError: see :mod:`flashcore.suites.load`.
-    """
-    suite = load(settings.suite, Path(settings.build))
-    options = build.Options.from_environment(suite, settings.archs)
-    if options.archs:  # other archs are neither built nor gated
-        suite = replace(suite, archs=tuple(a for a in suite.archs if a in options.archs))
-    variants, shapes = select(suite, settings.variants, settings.shapes)
-    gpus, workers = executor.places(settings.gpus, say)
-    gpu = next(iter(gpus.values()), None) or Gpu.find()
-    arch = gpu.arch_of(options.archs or suite.archs) if gpu else None
-    if gpu and arch and settings.upto == "profile" and (chip := CHIPS.get(gpu.capability)) in lookup.chips():
-        # A budget on a counter that the chip lacks is reported now, not after the run.
-        lookup.require_budgets(suite, lookup.table(chip), arch, gpu.name)
-    shapes = [_fitted(suite, s, gpu) for s in shapes]
-    suite = replace(suite, shapes={**suite.shapes, **{s.name: s for s in shapes}})
-    references: list[Variant] = []
-    if settings.variants and settings.upto in ("bench", "profile"):
-        references = compared_with(suite, variants)
-        if not settings.shapes:  # omit shapes on which no selected variant runs
-            shapes = [s for s in shapes if any(v.runs_on(s) for v in variants)]
-    return Context(
-        settings,
-        suite,
-        gpu,
-        arch,
-        options,
-        (*variants, *references),
-        tuple(shapes),
-        frozenset(v.name for v in references),
-        workers,
-        device=getattr(executor, "device", "cuda"),
-        say=say,
-    )
-
-
-def _fitted(suite: Suite, shape: Shape, gpu: Gpu | None) -> Shape:
-    """The shape, scaled by its problem's ``fit`` for this machine, if it has one: the roofs suite loads all SMs equally
-    and fits its working sets in L2."""
-    if gpu is None or shape.params.get("SMS", 1) == 1:
-        return shape
-    problem = load_problem(suite.root, suite.problems[shape.problem].file)
-    if not hasattr(problem, "fit"):
-        return shape
-    return replace(shape, params=problem.fit(dict(shape.params), gpu.sms, gpu.l2_bytes))

@@ -21,7 +21,7 @@ from flashcore.model.causes import (
     MachineStopped,
     hangs,
 )
-from flashcore.model.record import Artifact, CaseOutcome, CaseStatus, Plan, plans_for
+from flashcore.model.record import Artifact, CaseOutcome, CaseStatus, Plan
 from flashcore.model.suite import CompiledCallable, PythonCallable, Shape, Stage, Variant
 from flashcore.runner.kernel_call import Compiled, KernelCall, Launched, Operator, Reference, Target
 from flashcore.stages.context import Context
@@ -43,7 +43,7 @@ def sort_out(
     wrong = {o.variant: o for o in reversed(bad)}
     ready: list[Pair] = []
     left_out: list[CaseOutcome] = []
-    plans = plans_for(context.built.plans, context.gpu_arch)
+    plans = context.plans
 
     def leave(variant: Variant, shape: Shape, status: CaseStatus, cause: Cause) -> None:
         left_out.append(CaseOutcome(variant.name, shape.name, stage, status, cause))
@@ -100,7 +100,7 @@ def _target(context: Context, variant: Variant, shape: Shape, artifact: Artifact
 def child_cases(context: Context, pairs: Sequence[Pair]) -> list[KernelCall]:
     """The cases as the processes that run kernels receive them."""
     artifacts = {a.variant: a for a in context.built.artifacts if a.arch == context.gpu_arch}
-    plans = plans_for(context.built.plans, context.gpu_arch)
+    plans = context.plans
     flop = {f.subject.case: f.number for f in context.built.facts if f.name == "formula_flop"}
     cases = []
     for variant, shape in pairs:

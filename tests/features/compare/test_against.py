@@ -12,16 +12,15 @@ import pytest
 
 from flashcore.errors import Exit, UsageError
 from flashcore.explain.comparison import Difference
-from flashcore.features.compare import against
+from flashcore.features.compare import against, time_pairs
 from flashcore.features.compare.against import AgainstOptions
 from flashcore.features.compare.bench_options import as_json, as_text
 from flashcore.features.compare.match_cases import MatchedCase
+from flashcore.features.compare.time_pairs import Timings
 from flashcore.machine import gpu_choice, toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.model.settings import Bench, Check, Settings
 from flashcore.runner.journal import TaskResult, messages
-from flashcore.stages.bench import time_pairs
-from flashcore.stages.bench.time_pairs import Timings
 from flashcore.stages.context import Context
 from tests.conftest import NO_DISASSEMBLER, TOY, Built, flashcore, no_disassembler
 from tests.support.repositories import git

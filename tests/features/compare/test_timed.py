@@ -14,10 +14,10 @@ from flashcore.features.compare import against
 from flashcore.features.compare.against import AgainstOptions, TimedBuilds
 from flashcore.features.compare.bench_options import as_text
 from flashcore.features.compare.match_cases import MatchedCase
+from flashcore.features.compare.time_pairs import LostContest, Times, Timings
 from flashcore.model.case import Case
 from flashcore.model.record import CaseSubject
 from flashcore.model.slower import ProcessTimes
-from flashcore.stages.bench.time_pairs import LostContest, Times, Timings
 from tests import factory
 
 

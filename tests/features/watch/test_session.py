@@ -19,10 +19,11 @@ from flashcore.model.case import TimeKey
 from flashcore.model.causes import MESSAGE
 from flashcore.model.record import CaseOutcome, CaseStatus, CaseSubject, Fact, Source, StageResult
 from flashcore.model.settings import Settings
+from flashcore.pipeline.opening import open_context
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.stages.bench import bench
 from flashcore.stages.check import check
-from flashcore.stages.context import Context, open_context
+from flashcore.stages.context import Context
 from flashcore.stages.profile import cupti, profile
 from tests.conftest import TOY, Built, hide_disassembler
 
@@ -92,7 +93,7 @@ def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toy: Built) -> Stage
 
                 return {"GPU-1": GPU}, Pool()
 
-        return open_context(settings, Here())
+        return open_context(settings, executor=Here())
 
     monkeypatch.setattr(watched, "open_recordable", opened)
     monkeypatch.setattr(check, "run", made.check)

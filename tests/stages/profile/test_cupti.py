@@ -15,10 +15,10 @@ from flashcore.machine.gpu import Gpu
 from flashcore.model.causes import Hang
 from flashcore.model.record import Source, StageResult
 from flashcore.model.settings import Settings
+from flashcore.pipeline.opening import open_context
 from flashcore.runner.journal import Task, TaskResult
 from flashcore.runner.queue import Pool
 from flashcore.stages.compiling import compile_all
-from flashcore.stages.context import open_context
 from flashcore.stages.profile import cupti
 from flashcore.stages.runnable_cases import child_cases
 from tests.conftest import TOY, Built
@@ -48,7 +48,7 @@ def count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toy: Built) -> Callab
         def places(self, *_: object) -> Any:
             return {"GPU-1": GPU}, pool
 
-    opened = open_context(Settings("suite", variants=("plain",), upto="profile", join=False), Here())
+    opened = open_context(Settings("suite", variants=("plain",), upto="profile", join=False), executor=Here())
     arch = replace(opened.options, archs=("sm_90a",))
     context = replace(opened, options=arch, variants=tuple(v for v in opened.variants if v.name == "plain"))
     context = replace(context, built=compile_all(context), folder=tmp_path / "run")

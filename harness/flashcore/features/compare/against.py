@@ -20,6 +20,7 @@ from flashcore.errors import Exit, ManifestError, UsageError
 from flashcore.explain import comparison
 from flashcore.explain.comparison import Change, Comparison, Difference
 from flashcore.explain.times import Speedup
+from flashcore.features.compare import time_pairs
 from flashcore.features.compare.match_cases import BuiltSuite, MatchedCase, pair, python_of
 from flashcore.machine import gpu_choice
 from flashcore.model import slower
@@ -32,7 +33,6 @@ from flashcore.pipeline import revision
 from flashcore.pipeline.opening import open_recordable
 from flashcore.records.store import claimed
 from flashcore.runner.queue import Pool
-from flashcore.stages.bench import time_pairs
 from flashcore.stages.check import check
 from flashcore.stages.compiling import compile_all
 from flashcore.stages.context import Context

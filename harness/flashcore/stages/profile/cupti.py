@@ -10,7 +10,7 @@ from flashcore.errors import CapabilityError
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import NOT_PROFILED, UNANSWERED
-from flashcore.model.record import CaseOutcome, CaseSubject, Fact, Source, StageResult, outcome_of, plans_for
+from flashcore.model.record import CaseOutcome, CaseSubject, Fact, Source, StageResult, outcome_of
 from flashcore.readers.ncu.results import Metric, Result
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.process import Program
@@ -33,7 +33,7 @@ def run(context: Context, cases: Sequence[KernelCall], builds: Sequence[KernelCa
     """
     assert context.gpu is not None
     chip, registers = required_chip(context.gpu.capability), code.registers(context)
-    plans = plans_for(context.built.plans, context.gpu_arch)
+    plans = context.plans
     metrics = ncu_facts.metrics_to_request(chip)
     tasks = []
     for call, build in zip(cases, builds, strict=True):

@@ -28,7 +28,7 @@ from flashcore.model.cause import Cause
 from flashcore.model.causes import MESSAGE, NO_ROWS, NOT_PROFILED, ROWS_MISSING, UNANSWERED, hangs
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.progress import Say, silent
-from flashcore.model.record import CaseOutcome, CaseSubject, Fact, Listing, Plan, StageResult, outcome_of, plans_for
+from flashcore.model.record import CaseOutcome, CaseSubject, Fact, Listing, Plan, StageResult, outcome_of
 from flashcore.model.settings import Profile
 from flashcore.readers import phases
 from flashcore.readers.kernel_names import canonical
@@ -111,7 +111,7 @@ def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
     """Profiles the cases; see :class:`flashcore.stages.gpu_stages.StageModule` and :func:`profiled`."""
     profiling = replace(
         _profiling(context, code.codes(context)),
-        plans={str(case): p for case, p in plans_for(context.built.plans, context.gpu_arch).items()},
+        plans={str(case): p for case, p in context.plans.items()},
         registers=code.registers(context),
         names=code.names(context),
         progress=context.progress("profile", len(cases)),

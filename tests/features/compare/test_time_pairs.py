@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from flashcore.features.compare import time_pairs
+from flashcore.features.compare.time_pairs import Contest, LostContest, order
 from flashcore.model.settings import Bench, Check, Limits
 from flashcore.runner.kernel_call import KernelCall, Operator
 from flashcore.runner.queue import Pool
-from flashcore.stages.bench import time_pairs
-from flashcore.stages.bench.time_pairs import Contest, LostContest, order
 from tests import update_cases
 from tests.conftest import ROOT, Built
 from tests.softmax_cases import case
@@ -131,7 +131,7 @@ print(hasattr(torch.ops.flashcore_toy, "plain"))
 
 def test_one_variant_is_loaded_as_several_builds(toy: Built, tmp_path: Path) -> None:
     """Also the very same library, by a copy."""
-    from flashcore.stages.bench.time_pairs import copied
+    from flashcore.features.compare.time_pairs import copied
 
     problem = toy.suite.problems["scale"]
     library = next(a.library for a in toy.artifacts if a.variant == "plain" and a.library)
