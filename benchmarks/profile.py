@@ -75,7 +75,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     total = len(pairs)
     cases = sorted(child_cases(job, pairs[: options.limit]), key=lambda case: case.is_reference)  # the stage's order
     chip = profile.required_chip(gpu.capability)
-    codes = code.codes(job)
+    builds, codes = code.builds(job), code.codes(job)
     version = toolchain.tool_version(program)
     stage: list[float] = []
     bare: list[float] = []
@@ -88,7 +88,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             for what, series in todo if number % 2 == 0 else reversed(todo):
                 started = time.perf_counter()
                 references = {case.variant for case in cases if case.is_reference}
-                chosen = profile.Profiling(ncu=program, chip=chip, references=references, plans=plans, codes=codes)
+                chosen = profile.Profiling(ncu=program, chip=chip, references=references, builds=builds, codes=codes)
                 (_stage if what == "stage" else _bare)(_tasks(cases), folder / what, chosen)
                 series.append(time.perf_counter() - started)
                 say(f"round {number}: {what} {series[-1]:.2f} s")

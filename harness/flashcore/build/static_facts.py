@@ -44,43 +44,32 @@ from flashcore.readers.compiler_decisions import decided
 from flashcore.readers.kernel_names import distinct
 from flashcore.readers.phases import Sources
 
-#: SASS opcode without modifiers → fact: LDS.128 counts as LDS.
-OPCODES = {
-    "HMMA": "sass_hmma",
-    "HGMMA": "sass_hgmma",
-    "QGMMA": "sass_hgmma",
-    "QMMA": "sass_hmma",
-    "FFMA": "sass_ffma",
-    "FFMA2": "sass_ffma",
-    "DADD": "sass_fp64",
-    "DFMA": "sass_fp64",
-    "DMMA": "sass_fp64",
-    "DMUL": "sass_fp64",
-    "DSETP": "sass_fp64",
-    "MUFU": "sass_mufu",
-    "BAR": "sass_bar",
-    "UCGABAR_ARV": "sass_cluster_bar",
-    "IADD3": "sass_integer",
-    "IMAD": "sass_integer",
-    "LDL": "sass_ldl",
-    "STL": "sass_stl",
-    "LDG": "sass_ldg",
-    "STG": "sass_stg",
-    "LDS": "sass_lds",
-    "STS": "sass_sts",
-    "LDSM": "sass_ldsm",
-    "LDGSTS": "sass_ldgsts",
-    "UTMALDG": "sass_utmaldg",
-    "ATOM": "sass_atom",
-    "ATOMG": "sass_atom",
-    "ATOMS": "sass_atom",
-    "RED": "sass_atom",
-    "REDG": "sass_atom",
+#: Fact → the SASS opcodes that it counts, without modifiers: LDS.128 counts as LDS.
+_OPCODES = {
+    "sass_hmma": "HMMA QMMA",
+    "sass_hgmma": "HGMMA QGMMA",
+    "sass_ffma": "FFMA FFMA2",
+    "sass_fp64": "DADD DFMA DMMA DMUL DSETP",
+    "sass_mufu": "MUFU",
+    "sass_bar": "BAR",
+    "sass_cluster_bar": "UCGABAR_ARV",
+    "sass_integer": "IADD3 IMAD",
+    "sass_ldl": "LDL",
+    "sass_stl": "STL",
+    "sass_ldg": "LDG",
+    "sass_stg": "STG",
+    "sass_lds": "LDS",
+    "sass_sts": "STS",
+    "sass_ldsm": "LDSM",
+    "sass_ldgsts": "LDGSTS",
+    "sass_utmaldg": "UTMALDG",
+    "sass_atom": "ATOM ATOMG ATOMS RED REDG",
 }
+_FACT_OF = {opcode: fact for fact, opcodes in _OPCODES.items() for opcode in opcodes.split()}
 _WIDE = {"LDG": "sass_ldg_128", "STG": "sass_stg_128"}
 _SPLIT = {"LDG": "sass_split_ldg", "STG": "sass_split_stg"}
 _INDEXED = "sass_indexed_ldc"
-_COUNTS = sorted({"sass_instructions", *OPCODES.values(), *_WIDE.values(), *_SPLIT.values(), _INDEXED})
+_COUNTS = sorted({"sass_instructions", *_OPCODES, *_WIDE.values(), *_SPLIT.values(), _INDEXED})
 #: An address's registers and offset: ``[R2.64+0x10]``, ``desc[UR4][R2.64+-0x8]``.
 _ADDRESS = re.compile(r"\[((?:R|UR)\d+[^\]]*?)(?:\+(-?0x[0-9a-f]+))?\](?!\[)")
 _RESOURCES = ("registers", "stack_bytes", "static_smem", "parameter_bytes", "barriers")
@@ -237,8 +226,8 @@ def sass_counts(code: Sequence[sass.Instruction]) -> dict[str, int]:
         if name == "NOP":
             continue
         counts["sass_instructions"] += times
-        if name in OPCODES:
-            counts[OPCODES[name]] += times
+        if name in _FACT_OF:
+            counts[_FACT_OF[name]] += times
         if name in _WIDE and "128" in modifiers:
             counts[_WIDE[name]] += times
     return counts | _addressed(code)

@@ -82,7 +82,7 @@ def fact(result: StageResult, name: str, case_name: str) -> Fact:
 
 def test_all_cases_in_few_processes(run: Run, calls: Callable[[], list[list[str]]], tmp_path: Path) -> None:
     lines: list[str] = []
-    result = run(progress=lines.append, plans={})
+    result = run(progress=lines.append)
     assert [o.status for o in result.outcomes] == ["ok"] * 5
     # Each batch plays the recording from its start: the rows are found by name, in whatever report.
     assert durations(result) == [*RECORDED_NS[:3], *RECORDED_NS[:2]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -38,10 +38,6 @@ _CALLS_PER_READ = 100
 #: The modules that the first opcheck imports, which takes most of its time.
 IMPORTS = ("torch.testing._internal.optests", "torch._dynamo", "torch._functorch.aot_autograd")
 references = References()
-
-
-#: Fact → its largest error (``None`` if not finite) and the input it occurred on.
-_Worst = dict[str, tuple[float | None, Detail]]
 
 
 def perform(task: Task, log: Journal) -> dict[str, Any]:
@@ -93,64 +89,74 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _Result:
-    """What the calls on all inputs gave: complaints, the first wrong elements, whether a call wrote out of bounds."""
+    """What the calls on all inputs gave.
+
+    Args:
+        worst: fact → its largest error (``None`` if not finite) and the input it occurred on.
+        elements: the first wrong ones.
+        outside: whether a call wrote out of bounds.
+    """
 
     complaints: list[str] = field(default_factory=list)
-    worst: _Worst = field(default_factory=dict)
+    worst: dict[str, tuple[float | None, Detail]] = field(default_factory=dict)
     elements: WrongElements | None = None
     outside: bool = False
 
     def add(self, caller: Caller, outputs: Outputs, expected: Expected, where: WorstInput) -> None:
-        """Calls once on these inputs."""
+        """Calls once on these inputs, and compares."""
         for cost in expected.cost.values():
-            _keep_worst(self.worst, "quantization_max_error", cost.max, where)
-            _keep_worst(self.worst, "quantization_frobenius_error", cost.frobenius, where)
-        wrong, self.outside, measured, located = _compare(caller, outputs, expected)
-        self.elements = self.elements or located
-        kinds = caller.problem.KINDS
-        # For edge inputs, only errors relative to the class: absolute ones grow with the values.
-        for fact, value in measured:
-            if where.kind in kinds or "over_class" in fact:
-                _keep_worst(self.worst, fact, value, where)
-            if where.kind == kinds[0] and f"normal_{fact}" in NORMAL:
-                _keep_worst(self.worst, f"normal_{fact}", value, where)
+            self._keep("quantization_max_error", cost.max, where)
+            self._keep("quantization_frobenius_error", cost.frobenius, where)
+        wrong = self._compare(caller, outputs, expected, where)
         self.complaints += [f"{text}, on seed {where.seed}, kind {where.kind}" for text in wrong]
 
+    def _compare(self, caller: Caller, outputs: Outputs, expected: Expected, where: WorstInput) -> list[str]:
+        inputs, reference = expected.inputs, expected.reference
+        outputs.poison()
+        guarded, bands = (dict(inputs), {}) if caller.case.is_reference else guard_inputs(inputs)
+        caller.call(guarded, outputs)
+        for name, answer in reference.items():
+            if outputs[name].shape != answer.shape:
+                return [f"{name}: expected shape {list(answer.shape)}, found {list(outputs[name].shape)}"]
+        poison = {name: guard.unwritten() for name, guard in outputs.guards.items()}
+        flags, errors = examined(
+            {("input", name): band.is_changed() for name, band in bands.items()}
+            | unsound(outputs, poison, reference, partial=expected.partial),
+            expected.pairs(outputs),
+        )
+        poison = {name: poison[name] for kind, name in flags if kind == "unwritten"}
+        changed = [name for kind, name in flags if kind == "input"]
+        written = any_of({name: differing(inputs[name], guarded[name]).any() for name in changed})
+        complaints = [f"{name}: an input was written to" for name in written]
+        damage = {name: text for name in changed if (text := bands[name].damage())}
+        complaints += [f"{name}: out-of-bounds write next to an input: {text}" for name, text in damage.items()]
+        unwritten = _unwritten(caller, poison, guarded)
+        complaints += soundness(outputs, unwritten, reference, partial=expected.partial) if flags else []
+        self.outside = bool(damage) or any(kind == "guard" for kind, _ in flags)
+        for name, measured in errors.items():
+            values = (measured.max, measured.mean, measured.frobenius, *over_class(measured, expected.entitled[name]))
+            for fact, value in zip(FACT_NAMES, values, strict=True):
+                self._keep_error(fact, value, where, caller.problem.KINDS)
+            if not complaints:
+                complaints += expected.judged(name, measured)
+        if complaints:
+            self.elements = self.elements or locate(outputs, unwritten, expected)
+        return complaints
 
-def _compare(
-    caller: Caller, outputs: Outputs, expected: Expected
-) -> tuple[list[str], bool, list[tuple[str, float]], WrongElements | None]:
-    """Calls once and compares; returns complaints, whether there were out-of-bounds writes, (fact, error) of each
-    output, and the wrong elements."""
-    inputs, reference = expected.inputs, expected.reference
-    outputs.poison()
-    guarded, bands = (dict(inputs), {}) if caller.case.is_reference else guard_inputs(inputs)
-    caller.call(guarded, outputs)
-    for name, answer in reference.items():
-        if outputs[name].shape != answer.shape:
-            return [f"{name}: expected shape {list(answer.shape)}, found {list(outputs[name].shape)}"], False, [], None
-    poison = {name: guard.unwritten() for name, guard in outputs.guards.items()}
-    flags, errors = examined(
-        {("input", name): band.is_changed() for name, band in bands.items()}
-        | unsound(outputs, poison, reference, partial=expected.partial),
-        expected.pairs(outputs),
-    )
-    poison = {name: poison[name] for kind, name in flags if kind == "unwritten"}
-    changed = [name for kind, name in flags if kind == "input"]
-    written = any_of({name: differing(inputs[name], guarded[name]).any() for name in changed})
-    complaints = [f"{name}: an input was written to" for name in written]
-    damage = {name: text for name in changed if (text := bands[name].damage())}
-    complaints += [f"{name}: out-of-bounds write next to an input: {text}" for name, text in damage.items()]
-    unwritten = _unwritten(caller, poison, guarded)
-    complaints += soundness(outputs, unwritten, reference, partial=expected.partial) if flags else []
-    outside = bool(damage) or any(kind == "guard" for kind, _ in flags)
-    facts: list[tuple[str, float]] = []
-    for name, measured in errors.items():
-        values = (measured.max, measured.mean, measured.frobenius, *over_class(measured, expected.entitled[name]))
-        facts += zip(FACT_NAMES, values, strict=True)
-        if not complaints:
-            complaints += expected.judged(name, measured)
-    return complaints, outside, facts, locate(outputs, unwritten, expected) if complaints else None
+    def _keep_error(self, fact: str, value: float, where: WorstInput, kinds: Sequence[str]) -> None:
+        # For edge inputs, only errors relative to the class: absolute ones grow with the values.
+        if where.kind in kinds or "over_class" in fact:
+            self._keep(fact, value, where)
+        if where.kind == kinds[0] and f"normal_{fact}" in NORMAL:
+            self._keep(f"normal_{fact}", value, where)
+
+    def _keep(self, name: str, value: float, where: WorstInput) -> None:
+        """Keeps the larger error. A value that is not finite is worse than any other and is recorded as unmeasured."""
+        before, _ = self.worst.get(name, (-math.inf, where))
+        if before is not None and not math.isfinite(value):
+            self.worst[name] = None, NOT_FINITE(str(value), where.seed, where.kind)
+        elif before is not None and value > before:
+            self.worst[name] = value, where
 
 
 def _unwritten(caller: Caller, poison: Mapping[str, Tensor], inputs: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -163,17 +169,6 @@ def _unwritten(caller: Caller, poison: Mapping[str, Tensor], inputs: Mapping[str
         return {}
     second = _fresh(caller, inputs, _OTHER_POISON)
     return {name: mask & second.guards[name].unwritten() for name, mask in poison.items()}
-
-
-def _keep_worst(worst: _Worst, name: str, value: float, where: WorstInput) -> None:
-    """Keeps the larger error. A value that is not finite is worse than any other and is recorded as unmeasured."""
-    before = worst[name][0] if name in worst else -math.inf
-    if before is None:
-        return
-    if not math.isfinite(value):
-        worst[name] = None, NOT_FINITE(str(value), where.seed, where.kind)
-    elif value > before:
-        worst[name] = value, where
 
 
 def _fresh(caller: Caller, inputs: Mapping[str, Any], fill: int = POISON_BYTE) -> Outputs:

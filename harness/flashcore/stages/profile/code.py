@@ -1,4 +1,4 @@
-"""The built code's phases and its kernels' registers and names, for the profile."""
+"""What a profile needs of the build: a case's launch plan, and the phases, registers and names of its kernels."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from pathlib import Path
 from flashcore.build import static_facts
 from flashcore.errors import UsageError
 from flashcore.machine import toolchain
+from flashcore.model.case import Case
 from flashcore.model.catalogue import OTHER_PHASE
 from flashcore.model.suite import Cuda
 from flashcore.readers import cubin, phases
 from flashcore.readers.kernel_names import canonical
 from flashcore.stages.context import Context
+from flashcore.stages.profile.ncu_facts import CaseBuild
 
 
 def marked(context: Context) -> Iterator[str]:
@@ -46,6 +48,18 @@ def codes(context: Context) -> Callable[[str], phases.Code | None]:
             return phases.Code((OTHER_PHASE,), why=str(error))
 
     return code_of
+
+
+def builds(context: Context) -> Callable[[Case], CaseBuild]:
+    """Returns a function of a case: its data from the build for this GPU, without the phases of its code."""
+    plans, registers_of, names_of = context.plans, registers(context), names(context)
+    linked = {v.name for v in context.variants if v.libraries or v.packages}
+
+    def build_of(case: Case) -> CaseBuild:
+        name = case.variant
+        return CaseBuild(plans.get(case), None, registers_of.get(name, {}), name in linked, names_of.get(name, {}))
+
+    return build_of
 
 
 def registers(context: Context) -> dict[str, dict[str, int]]:

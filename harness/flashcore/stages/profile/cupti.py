@@ -10,8 +10,9 @@ from flashcore.errors import CapabilityError
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import NOT_PROFILED, UNANSWERED
-from flashcore.model.record import CaseOutcome, CaseSubject, Fact, Source, StageResult, outcome_of
+from flashcore.model.record import CaseOutcome, CaseSubject, Fact, Plan, Source, StageResult, outcome_of
 from flashcore.readers.ncu.results import Metric, Result
+from flashcore.runner.journal import Task
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.process import Program
 from flashcore.stages.context import Context
@@ -32,14 +33,15 @@ def run(context: Context, cases: Sequence[KernelCall], builds: Sequence[KernelCa
         CapabilityError: CUPTI cannot measure here, or a case launches other kernels than its plan.
     """
     assert context.gpu is not None
-    chip, registers = required_chip(context.gpu.capability), code.registers(context)
-    plans = context.plans
+    chip, build_of = required_chip(context.gpu.capability), code.builds(context)
     metrics = ncu_facts.metrics_to_request(chip)
-    tasks = []
+    tasks: list[Task] = []
+    plans: dict[Case, Plan] = {}
     for call, build in zip(cases, builds, strict=True):
-        plan = plans.get(call.case)
+        plan = build_of(call.case).plan
         if plan is None or not plan.launches:
             raise CapabilityError(f"{call.name}: no launch plan", "ncu names the kernels")
+        plans[call.case] = plan
         task = build.task(context.device, metrics=metrics, kernels=len(plan.launches))
         tasks.append(replace(task, name=call.name))
     facts: list[Fact] = []
@@ -64,8 +66,8 @@ def run(context: Context, cases: Sequence[KernelCall], builds: Sequence[KernelCa
             Result(number, launch.kernel, "kernel", launch.grid, launch.block, context.gpu.capability, {})
             for number, launch in enumerate(plan.launches)
         ]
-        rows, built = rows_of(launches, counts, chip), ncu_facts.CaseBuild(plan, None, registers.get(case.variant, {}))
-        facts += facts_of(case, rows, chip, data["refused"], built)
+        built = replace(build_of(case), is_linked=False)  # all that was counted is of the plan
+        facts += facts_of(case, rows_of(launches, counts, chip), chip, data["refused"], built)
         outcomes.append(outcome_of(case, "profile", None, result.seconds))
     return StageResult(tuple(facts), tuple(outcomes))
 

@@ -100,12 +100,18 @@ class CaseBuild:
         code: the phases of the variant's code; ``None`` if its sources mark none.
         registers: kernel → registers per thread in the cubin.
         is_linked: a linked library may launch kernels of its own, which no plan has.
+        names: a kernel's canonical name in the cubin → its name in the plan, where a language gives it another.
     """
 
     plan: Plan | None = None
     code: phases.Code | None = None
     registers: Mapping[str, int] = field(default_factory=dict)
     is_linked: bool = False
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def named(self, rows: Sequence[Result]) -> list[Result]:
+        """The launches, with the plan's names of their kernels."""
+        return [replace(row, kernel=self.names.get(canonical(row.kernel), row.kernel)) for row in rows]
 
 
 def metrics_to_request(

@@ -28,10 +28,9 @@ from flashcore.model.cause import Cause
 from flashcore.model.causes import MESSAGE, NO_ROWS, NOT_PROFILED, ROWS_MISSING, UNANSWERED, hangs
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.progress import Say, silent
-from flashcore.model.record import CaseOutcome, CaseSubject, Fact, Listing, Plan, StageResult, outcome_of
+from flashcore.model.record import CaseOutcome, CaseSubject, Fact, Listing, StageResult, outcome_of
 from flashcore.model.settings import Profile
 from flashcore.readers import phases
-from flashcore.readers.kernel_names import canonical
 from flashcore.readers.ncu import raw_page
 from flashcore.readers.ncu import results as ncu_results
 from flashcore.runner import rounds
@@ -43,6 +42,7 @@ from flashcore.runner.rounds import Settled
 from flashcore.stages.always_measured import always_measured
 from flashcore.stages.context import Context
 from flashcore.stages.profile import child, code, ncu_facts
+from flashcore.stages.profile.ncu_facts import CaseBuild
 
 FEW = 32  # up to this many cases are all measured in depth
 TARGET = python_process.child("flashcore.stages.profile.child")
@@ -75,11 +75,8 @@ class Profiling:
         ncu: path of Nsight Compute; see :func:`flashcore.machine.ncu.find_ncu`.
         chip: ncu's name of the chip (``gh100``), which determines the metric names.
         references: names of the variants that are profiled for comparison.
-        linked: names of the variants that are linked with libraries.
-        plans: case (``variant/shape``) → its launch plan; references have none.
+        builds: a case → its data from the build, without phases.
         codes: a variant → the phases of its code, if its sources mark any.
-        registers: variant → kernel → registers per thread in its cubin, to check ncu's values.
-        names: variant → kernel in its cubin → in its plan, where a language gives it another name.
         required: case → facts that are measured of it whatever they cost.
         target: (task file, journal) → the command line of the process that runs the cases.
     """
@@ -89,11 +86,8 @@ class Profiling:
     settings: Profile = field(default_factory=Profile)
     workers: Pool = field(default_factory=Pool)
     references: Collection[str] = ()
-    linked: Collection[str] = ()
-    plans: Mapping[str, Plan] = field(default_factory=dict)
+    builds: Callable[[Case], CaseBuild] = lambda _: CaseBuild()
     codes: Callable[[str], phases.Code | None] = lambda _: None
-    registers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     required: Mapping[str, Collection[str]] = field(default_factory=dict)
     target: Callable[[Path, Path], list[str]] = TARGET
     progress: Say = silent
@@ -111,9 +105,7 @@ def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
     """Profiles the cases; see :class:`flashcore.stages.gpu_stages.StageModule` and :func:`profiled`."""
     profiling = replace(
         _profiling(context, code.codes(context)),
-        plans={str(case): p for case, p in context.plans.items()},
-        registers=code.registers(context),
-        names=code.names(context),
+        builds=code.builds(context),
         progress=context.progress("profile", len(cases)),
     )
     tasks = [case.task(context.device) for case in cases]
@@ -133,7 +125,6 @@ def _profiling(context: Context, codes: Callable[[str], phases.Code | None]) -> 
         settings=replace(chosen, limits=context.limits(chosen.limits)),
         workers=context.workers,
         references={v.name for v in context.variants if v.is_reference},
-        linked={v.name for v in context.variants if v.libraries or v.packages},
         codes=codes,
         required=facts,
     )
@@ -161,17 +152,14 @@ def profiled(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> Stage
     outcomes: list[CaseOutcome] = []
     listings: list[Listing] = []
     for task in tasks:
-        name, variant, case = task.name, task.variant, Case(task.variant, task.shape)
+        name, case = task.name, Case(task.variant, task.shape)
         cause = None if name in settled.reports else settled.cause(name)
         if cause:
             facts += ncu_facts.unmeasured(case, NOT_PROFILED(cause))
         else:
-            planned = profiling.names.get(variant, {})
-            rows = [replace(r, kernel=planned.get(canonical(r.kernel), r.kernel)) for r in settled.reports[name]]
-            subject = CaseSubject(case)
-            phased = profiling.codes(variant) if name in stage.deep else None
-            registers, is_linked = profiling.registers.get(variant, {}), variant in profiling.linked
-            built = ncu_facts.CaseBuild(profiling.plans.get(name), phased, registers, is_linked)
+            phased = profiling.codes(task.variant) if name in stage.deep else None
+            built = replace(profiling.builds(case), code=phased)
+            rows, subject = built.named(settled.reports[name]), CaseSubject(case)
             facts += ncu_facts.facts_of(subject, rows, chip=profiling.chip, refused=stage.refused, built=built)
             if phased is not None:
                 listings += ncu_facts.listings(subject, rows, phased)
