@@ -24,11 +24,12 @@ def test_find_ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for release in ("2024.3.2", "2025.10.0", "2025.9.1"):
         (tmp_path / release).mkdir()
         shutil.copy("/bin/true", tmp_path / release / "ncu")
-    assert [p.parent.name for p in ncu._installed(tmp_path)] == ["2025.10.0", "2025.9.1", "2024.3.2"]
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(ncu, "_PLACES", (tmp_path / "2025.9.1" / "ncu",))
+    monkeypatch.setattr(ncu, "_INSTALLED", tmp_path)
+    monkeypatch.setattr(ncu, "_PLACE", str(tmp_path / "2025.9.1"))
     assert ncu.find_ncu() == tmp_path / "2025.9.1" / "ncu"
-    monkeypatch.setattr(ncu, "_PLACES", ())
+    monkeypatch.setattr(ncu, "_PLACE", str(tmp_path))
+    assert ncu.find_ncu() == tmp_path / "2025.10.0" / "ncu"
     monkeypatch.setattr(ncu, "_INSTALLED", tmp_path / "none")
     with pytest.raises(CapabilityError) as caught:
         ncu.find_ncu()

@@ -13,36 +13,27 @@ from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.machine.capabilities import lacking
 from flashcore.model.settings import ClockControl
 
-_PLACES = (Path("/usr/local/cuda/bin/ncu"),)
+_PLACE = "/usr/local/cuda/bin"
 _INSTALLED = Path("/opt/nvidia/nsight-compute")  # one folder per release
 
 
 def find_ncu(explicit: str | None = None) -> Path:
-    """The ncu executable: ``explicit``, else from ``PATH``, else from NVIDIA's default folders.
+    """The ncu executable: ``explicit``, else from ``PATH``, else from NVIDIA's default folders, the newest first.
 
     Raises:
         CapabilityError: ncu is not installed.
     """
-    if explicit is not None:
-        program = shutil.which(explicit)
-        if program is None:
-            raise CapabilityError(f"no Nsight Compute at {explicit}", "give the path of the ncu executable")
+
+    def release(folder: Path) -> list[int]:
+        return [int(part) for part in re.findall(r"\d+", folder.name)]
+
+    installed = sorted(_INSTALLED.glob("*/"), key=release, reverse=True)
+    places = (os.environ.get("PATH", os.defpath), _PLACE, *map(str, installed))
+    if program := shutil.which(explicit or "ncu", path=os.pathsep.join(places)):
         return Path(program)
-    if program := shutil.which("ncu"):
-        return Path(program)
-    for candidate in (*_PLACES, *_installed(_INSTALLED)):
-        if os.access(candidate, os.X_OK):
-            return candidate
+    if explicit:
+        raise CapabilityError(f"no Nsight Compute at {explicit}", "give the path of the ncu executable")
     raise lacking("ncu")
-
-
-def _installed(root: Path) -> list[Path]:
-    """``root/<version>/ncu``, the newest version first."""
-
-    def release(path: Path) -> list[int]:
-        return [int(part) for part in re.findall(r"\d+", path.parent.name)]
-
-    return sorted(root.glob("*/ncu"), key=release, reverse=True)
 
 
 #: ncu's options for FlashCore's children. Only the target process is profiled: loading ncu into compilers that a

@@ -52,10 +52,10 @@ def find_sanitizer() -> Path:
     Raises:
         CapabilityError: it is not installed.
     """
-    home = os.environ.get("CUDA_HOME")
-    for place in (*([f"{home}/bin"] if home else ()), None, *_PLACES):
-        if program := shutil.which("compute-sanitizer", path=place):
-            return Path(program)
+    home = [f"{os.environ['CUDA_HOME']}/bin"] if os.environ.get("CUDA_HOME") else []
+    places = (*home, os.environ.get("PATH", os.defpath), *_PLACES)
+    if program := shutil.which("compute-sanitizer", path=os.pathsep.join(places)):
+        return Path(program)
     raise lacking("compute-sanitizer")
 
 
