@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from flashcore.errors import CapabilityError
 from flashcore.model import plugin, suite
@@ -31,36 +31,29 @@ from flashcore.stages.profile import profile
 from flashcore.stages.runnable_cases import sort_out
 from flashcore.stages.sanitize import sanitize
 
-
-class StageModule(Protocol):
-    """Check, bench, profile, sanitize: independent modules with these functions."""
-
-    def prepare(self, context: Context) -> None:
-        """Starts the stage's first processes before their cases are known, so that they import during the build.
-
-        Raises:
-            CapabilityError: a tool that the stage needs is missing; :meth:`run` reports it again.
-        """
-        ...
-
-    def run(self, context: Context, cases: Sequence[KernelCall]) -> StageResult:
-        """Measures the cases, or the remaining ones if ``context.folder`` contains an earlier attempt.
-
-        Raises:
-            CapabilityError: the machine lacks something that the stage needs.
-            FlashcoreError: the folder cannot be written; earlier results are kept.
-        """
-        ...
-
-
-STAGES: Mapping[suite.Stage, StageModule] = {"check": check, "bench": bench, "profile": profile, "sanitize": sanitize}
+#: Measures the cases, or the remaining ones if the context's folder contains an earlier attempt. It may raise a
+#: :class:`CapabilityError`: the machine lacks something that the stage needs; or a :class:`FlashcoreError`: the folder
+#: cannot be written; earlier results are kept.
+Run = Callable[[Context, Sequence[KernelCall]], StageResult]
+STAGES: Mapping[suite.Stage, Run] = {
+    "check": check.run,
+    "bench": bench.run,
+    "profile": profile.run,
+    "sanitize": sanitize.run,
+}
+#: Start a stage's first processes before their cases are known, so that they import during the build.
+PREPARED: Mapping[suite.Stage, Callable[[Context], None]] = {
+    "check": check.prepare,
+    "bench": bench.prepare,
+    "profile": profile.prepare,
+}
 
 
 def prepare(context: Context) -> None:
     """Starts the stages' first processes, which import while compilers run."""
     for name in () if context.cannot_measure else _upto(context.settings.upto):
         with contextlib.suppress(CapabilityError):  # the stage reports it
-            STAGES[name].prepare(context)
+            PREPARED[name](context)
 
 
 def measure(context: Context) -> Measured:
@@ -120,7 +113,7 @@ def _run(
     say(f"{name}: {count(len(calls), 'case')}" + f", {len(left_out)} left out" * bool(left_out))
     (context.folder / name).mkdir(parents=True, exist_ok=True)
     try:
-        result = STAGES[name].run(context, calls)
+        result = STAGES[name](context, calls)
     except CapabilityError as error:
         say(FailureLine(f"{name}: {error}"))
         if not measured.notes:

@@ -73,13 +73,13 @@ _LEAST_OF_EMPTY = 0.9
 
 
 def prepare(context: Context) -> None:
-    """Starts the first worker processes; see :class:`flashcore.stages.gpu_stages.StageModule`."""
+    """Starts the first worker processes."""
     if context.cases("bench"):
         context.workers.prepare(_program(context), context.folder / "bench")
 
 
 def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
-    """Times every case in child processes; see :class:`flashcore.stages.gpu_stages.StageModule`.
+    """Times every case in child processes; see :data:`flashcore.stages.gpu_stages.Run`.
 
     Raises:
         CapabilityError: there is no GPU.

@@ -39,13 +39,13 @@ _CHUNK = 16
 
 
 def prepare(context: Context) -> None:
-    """Starts the first processes; see :class:`flashcore.stages.gpu_stages.StageModule`."""
+    """Starts the first processes."""
     if cases := context.cases("check"):
         context.workers.prepare(_program(context), context.folder / "check", most=-(-len(cases) // _CHUNK))
 
 
 def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
-    """Checks every case in child processes; see :class:`flashcore.stages.gpu_stages.StageModule`.
+    """Checks every case in child processes; see :data:`flashcore.stages.gpu_stages.Run`.
 
     Raises:
         CapabilityError: there is no GPU.

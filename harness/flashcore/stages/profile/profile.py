@@ -94,15 +94,18 @@ class Profiling:
 
 
 def prepare(context: Context) -> None:
-    """Starts the first processes under ncu; see :class:`flashcore.stages.gpu_stages.StageModule`. Neither they nor ncu
-    use a GPU before they have tasks."""
+    """Starts the first processes under ncu. Neither they nor ncu use a GPU before they have tasks.
+
+    Raises:
+        CapabilityError: no ncu, or no nvtx; :func:`run` reports it again.
+    """
     tasks = [Task(f"{v.name}/{s.name}", {}) for v, s in context.cases("profile")]
     marked = dict.fromkeys(code.marked(context), phases.Code(()))
     start(tasks, context.folder / "profile", _profiling(context, marked.get))
 
 
 def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
-    """Profiles the cases; see :class:`flashcore.stages.gpu_stages.StageModule` and :func:`profiled`."""
+    """Profiles the cases; see :data:`flashcore.stages.gpu_stages.Run` and :func:`profiled`."""
     profiling = replace(
         _profiling(context, code.codes(context)),
         builds=code.builds(context),

@@ -120,12 +120,8 @@ TARGET = python_process.child("flashcore.stages.sanitize.child")
 ENVIRONMENT = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 
 
-def prepare(context: Context) -> None:
-    """Starts nothing, because few runs sanitize."""
-
-
 def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
-    """Runs the cases under each tool; see :class:`flashcore.stages.gpu_stages.StageModule`.
+    """Runs the cases under each tool; see :data:`flashcore.stages.gpu_stages.Run`.
 
     Raises:
         CapabilityError: no GPU, or the tool cannot be started.
