@@ -95,7 +95,7 @@ def test_gpus_are_leased_while_they_measure(tmp_path: Path, monkeypatch: pytest.
         seen.append([gpu_choice.is_free(uuid) for uuid in workers.uuids])
         return StageResult((), ())
 
-    monkeypatch.setattr("flashcore.stages.check.check.run", run)
+    monkeypatch.setitem(gpu_stages.STAGES, "check", run)
     for one in (context, replace(context, gpu=None)):
         gpu_stages.measure(one)
     assert seen == [[False, False]] and gpu_choice.is_free("GPU-a")

@@ -35,7 +35,7 @@ from flashcore.stages.sanitize import sanitize
 #: :class:`CapabilityError`: the machine lacks something that the stage needs; or a :class:`FlashcoreError`: the folder
 #: cannot be written; earlier results are kept.
 Run = Callable[[Context, Sequence[KernelCall]], StageResult]
-STAGES: Mapping[suite.Stage, Run] = {
+STAGES: dict[suite.Stage, Run] = {
     "check": check.run,
     "bench": bench.run,
     "profile": profile.run,

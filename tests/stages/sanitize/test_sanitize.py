@@ -21,6 +21,7 @@ from flashcore.model.causes import NotSanitized
 from flashcore.model.record import Built, CaseOutcome, CaseSubject, Facts, Measured, Source, StageResult
 from flashcore.model.settings import Sanitize, Settings
 from flashcore.runner.kernel_call import KernelCall
+from flashcore.stages import gpu_stages
 from flashcore.stages.context import Context
 from flashcore.stages.gpu_stages import measure
 from flashcore.stages.sanitize import sanitize
@@ -199,7 +200,7 @@ def measured(
         seen.extend(c.name for c in cases)
         return StageResult((), tuple(CaseOutcome(c.variant, c.shape, "sanitize", "ok") for c in cases))
 
-    monkeypatch.setattr(sanitize, "run", ran)
+    monkeypatch.setitem(gpu_stages.STAGES, "sanitize", ran)
     monkeypatch.setattr(toolchain, "torch_root", lambda: ROOT)
     small = factory.shape("small", {**factory.MISSION, "S": 65}, ("check", "sanitize"))
     suite = factory.suite(shapes=[factory.shape(), small])
