@@ -30,6 +30,14 @@ def test_it_is_there_and_back(tmp_path: Path) -> None:
     resume.require_same(folder, SOURCE_HASHES, "H100")
 
 
+def test_other_gpus_and_another_time_limit_are_those_of_the_command(tmp_path: Path) -> None:
+    begun(tmp_path)
+    given = Settings("suite", profiles=str(tmp_path), gpus="1").with_time_limit(300)
+    _, settings = resume.unfinished(given, silent)
+    assert settings.gpus == "1" and settings.shapes == ("small",)
+    assert settings.check.limits.time_limit == settings.profile.limits.time_limit == 300
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -10,7 +10,7 @@ from pathlib import Path
 from flashcore.errors import UsageError
 from flashcore.model.files import PARTIAL, write_atomically
 from flashcore.model.progress import Say
-from flashcore.model.settings import Settings
+from flashcore.model.settings import Check, Settings
 from flashcore.records import lookup
 
 _FILE = "settings.json"
@@ -52,7 +52,7 @@ def require_same(folder: Path, source_hashes: Mapping[str, str], gpu: str) -> No
 
 def unfinished(settings: Settings, say: Say) -> tuple[Path, Settings]:
     """The folder of the newest unfinished run of this suite, and the settings that it began with, but for newly
-    selected GPUs: the run's may be gone.
+    selected GPUs (the run's may be gone) and another time limit (what hung may have needed longer).
 
     Raises:
         UsageError: there is no unfinished run.
@@ -60,6 +60,8 @@ def unfinished(settings: Settings, say: Say) -> tuple[Path, Settings]:
     folder, began = _newest(settings)
     if settings.chooses_gpus:
         began = replace(began, gpus=settings.gpus, executor=settings.executor)
+    if (limit := settings.check.limits.time_limit) != Check().limits.time_limit:
+        began = began.with_time_limit(limit)
     say(f"resume: {folder.name.removesuffix(PARTIAL)}, begun as: {began.command}")
     return folder, began
 
