@@ -202,7 +202,7 @@ def test_a_missing_package_is_named_with_the_command_and_the_smallest_extra(
     done = flashcore(*command.split(), *profiles, cwd=tmp_path, start=f"sys.modules[{package!r}] = None")
     assert done.returncode == Exit.INCAPABLE
     shown = {"markupsafe": "jinja2", "anyio": "mcp"}.get(package, package)
-    assert f"flashcore: {command.split()[-1]} needs the Python package {shown}, which is not installed" in done.stderr
+    assert f"flashcore: {command.split()[0]} needs the Python package {shown}, which is not installed" in done.stderr
     assert f"hint: pip install 'flashcore-harness[{extra}]'" in done.stderr
 
 
