@@ -25,7 +25,6 @@ from flashcore import __version__
 from flashcore.errors import UsageError
 from flashcore.explain.limiter import Part
 from flashcore.gate.wording import sentence, summary
-from flashcore.model.catalogue import FACTS
 from flashcore.model.files import make_folder, replace_folder, write_atomically
 from flashcore.model.text import count, share, significant, visible
 from flashcore.report import (
@@ -231,7 +230,7 @@ def environment(single_file: bool) -> Environment:
         cells=functools.partial(cells.row, href),
         badge=functools.partial(cells.badge, href),
         mark=cells.mark,
-        facts=FACTS,
+        bar=cells.bar,
         value_cell=budget_page.value_cell,
         provenance=provenance,
         outcome=lambda status: cells.mark(status_mark(status), status),

@@ -190,6 +190,10 @@ class Budgets:
         by_name = grouped((v.budget, v) for v in self.book.judgement.goals)
         return [sorted(same, key=lambda v: (v.progress is None, v.progress or 0.0)) for same in by_name.values()]
 
+    def progress(self, goals: Sequence[Verdict]) -> list[list[Cell]]:
+        """Rows of goals."""
+        return [[Cell(str(v.subject)), value_cell(v), Cell(v.limit), _progress(v)] for v in goals]
+
 
 def page(book: Book) -> Page[Budgets]:
     """The page ``budgets``."""
@@ -205,6 +209,14 @@ def value_cell(v: Verdict) -> Cell:
     sort = float(v.value) if isinstance(v.value, (int, float)) else text
     title = f"{exact(v.value, v.unit)}\n{v.fact}, {source}\nabout {v.subject}"
     return Cell(text, unit, title, sort, "number")
+
+
+def _progress(v: Verdict) -> Cell:
+    """A goal's progress: a whole percentage, never rounded up to 100."""
+    if v.progress is None:
+        return missing(v.reason)
+    percent = 100 if v.status == "pass" else min(99, int(100 * v.progress))
+    return Cell(f"{percent} %", sort=percent, share=percent)
 
 
 def _room(v: Verdict) -> str | None:

@@ -35,6 +35,7 @@ class Cell:
         mark: a status word of the style sheet (``pass``, ``fail``, …).
         href: the link's target.
         detail: a second, smaller line or suffix.
+        share: % that a bar before the text shows.
     """
 
     text: str
@@ -45,6 +46,7 @@ class Cell:
     mark: str = ""
     href: str = ""
     detail: str = ""
+    share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,24 +156,28 @@ def badge(href: Href, cell: Cell, up: str) -> Markup:
     return Markup(f'<a class="plain" href="{escape(href(cell.href, up))}">{shown}</a>') if cell.href else shown
 
 
+def bar(share: float, parent: float | None = None) -> Markup:
+    """A share in % as a bar, and the parent's as a tick."""
+    tick = "" if parent is None else f'<u style="left:{min(parent, 100):.1f}%"></u>'
+    return Markup(f'<span class="bar"><i style="width:{min(share, 100):.1f}%"></i>{tick}</span>')
+
+
 def row(
     href: Href,
     cells: Sequence[Cell],
     up: str,
     heading: bool = False,
     shown: int | None = None,
-    usual: CellKind = "text",
 ) -> Markup:
     """The cells of a table row.
 
     Args:
         heading: whether the first cell names the row.
         shown: the number of visible cells; the others are hidden.
-        usual: the table's default kind, whose cells need no class.
     """
     html = ""
     for i, cell in enumerate(cells):
-        kind: str = "" if cell.kind == usual else cell.kind
+        kind: str = "" if cell.kind == "text" else cell.kind
         name, attributes = "td", ""
         if heading and i == 0:
             name, attributes, kind = "th", ' scope="row"', f"{kind} name".strip()
@@ -195,6 +201,8 @@ def _content(href: Href, cell: Cell, up: str) -> str:
         inner = f'<a href="{escape(href(cell.href, up))}">{inner}</a>'
     if cell.unit:
         inner += f'<span class="unit"> {escape(cell.unit)}</span>'
+    if cell.share is not None:
+        inner = f"{bar(cell.share)} {inner}"
     if cell.detail:
         inner += f' <span class="detail">{escape(cell.detail)}</span>'
     return inner

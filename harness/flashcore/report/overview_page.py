@@ -80,6 +80,8 @@ RESOURCES = {
 }
 #: The columns shown if nothing was timed.
 STATIC = ("variant", "limits", "registers", "spills", "smem", "occupancy", "waves", "technique")
+#: Those of the displayed arch.
+BUILT = ("registers", "spills", "smem", "occupancy")
 #: The columns of a run that measures roofs; ``tflops`` is then the rate of any resource.
 RATES = ("variant", "time", "tflops", "over-reference", "correct", "limits", "limiter", "technique")
 _RATE = ("tflops", "rate", "", "the amount that the case saturates a resource with, over the time")
@@ -109,7 +111,7 @@ class Winner:
         pair: the compared cases, if the shape has several names.
         others: its times in the other modes.
         levels: descriptions of its time and the reference's, if they have two levels.
-        summary: the row in the table of all problems.
+        summary: its cells in the table of all problems.
     """
 
     case: ShownCase
@@ -211,6 +213,22 @@ class Overview:
     def sections(self) -> list[ShapeSection]:
         """The section of each displayed row."""
         return [_section(self.book, row) for row in self.book.rows[:MAX_SHAPES]]
+
+    @property
+    def summaries(self) -> list[list[Cell]]:
+        """The table of all problems: shape, winner, time, and what it is compared with."""
+        return [
+            [
+                Cell(s.row.name, title=s.shape.params_text, href=f"{INDEX}?shape={s.shape.name}"),
+                *(s.answer.summary if s.answer else [missing(s.no_times)] * (3 if self.book.rates else 4)),
+            ]
+            for s in self.sections
+        ]
+
+    def heads(self, section: ShapeSection) -> list[tuple[str, str, str]]:
+        """The headings of a section's table: name, unit, description."""
+        arch = f" {self.book.arch or ''}"
+        return [(name, (unit + arch * (key in BUILT)).strip(), why) for key, name, unit, why in section.columns]
 
     @cached_property
     def failed(self) -> Sequence[Verdict]:

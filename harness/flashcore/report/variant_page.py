@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from flashcore.explain import predictions
 from flashcore.explain.answer import Correctness
@@ -74,7 +75,7 @@ class VariantView:
 
     book: Book
     variant: Variant
-    occupancy_facts = OCCUPANCY
+    occupancy_heads = ("arch", "shapes", "kernel", *((name, unit, FACTS[name].why) for name, unit in OCCUPANCY.items()))
 
     @cached_property
     def shapes(self) -> list[Shape]:
@@ -260,6 +261,10 @@ class VariantView:
         ]
 
     @property
+    def time_heads(self) -> list[Any]:
+        return ["shape", *((name, unit) for _, name, unit in self.times), "limited by"]
+
+    @property
     def timed(self) -> list[CaseView]:
         def is_timed(case: CaseView) -> bool:
             return "bench" in case.shape.stages or bool(self.variant.imported and case.number("ncu_duration"))
@@ -282,6 +287,10 @@ class VariantView:
         """The names of the measured errors."""
         measured = {f.name for f in self.facts if f.number is not None}
         return [n for n, s in FACTS.items() if s.group in GROUP_STAGE and n in measured]
+
+    @property
+    def check_heads(self) -> list[Any]:
+        return ["shape", "correct", *((name, "", FACTS[name].why) for name in self.check_facts)]
 
     @property
     def checks(self) -> list[list[Cell]]:
@@ -406,7 +415,7 @@ def _is_counter(fact: Fact) -> bool:
 
 
 def _name(fact: str, origin: str = "") -> Cell:
-    return Cell(fact, title=(FACTS[fact].why if fact in FACTS else "") + origin, kind="number")
+    return Cell(fact, title=(FACTS[fact].why if fact in FACTS else "") + origin)
 
 
 def _sources(facts: Iterable[Fact | None]) -> str:

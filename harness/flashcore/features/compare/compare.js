@@ -18,8 +18,12 @@
   const breaks = (text) => text.split("_").flatMap((part, i) => (i ? ["_", make("wbr"), part] : [part]));
   const row = (...cells) => make("tr", {}, ...cells);
   const heads = (...texts) => make("thead", {}, row(...texts.map((text) => make("th", { scope: "col" }, ...[text].flat()))));
-  const table = (className, caption, head, rows) =>
-    make("table", { className }, make("caption", {}, caption), head, make("tbody", {}, ...rows));
+  // Headings of numbers stand right, as the numbers do.
+  function table(className, caption, head, rows) {
+    const numbers = ({ cellIndex }) => rows.some((other) => other.cells[cellIndex]?.className === "number");
+    for (const cell of Array.from(head.rows[0].cells).filter(numbers)) cell.className = "number";
+    return make("table", { className }, make("caption", {}, caption), head, make("tbody", {}, ...rows));
+  }
   const scrolled = (ariaLabel, shown) => make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel }, shown);
   const heading = (level, text, detail) => make(level, {}, `${text} `, make("span", { className: "detail" }, detail));
   const note = (text) => make("p", { className: "note" }, text);
@@ -109,7 +113,7 @@
       };
       const list = (label, caption, rows) => {
         const ends = make("span", { className: "sides" }, ...["← better", "worse →"].map((end) => make("span", {}, end)));
-        return scrolled(label, table("num1 pair leans", caption, heads("counter", ends, ...this.sides.map(breaks), "change"), rows));
+        return scrolled(label, table("pair leans", caption, heads("counter", ends, ...this.sides.map(breaks), "change"), rows));
       };
       const none = make("td", { colSpan: 5 }, `No difference: no counter that both have moved by more than ${bound}.`);
       const caption = `Differences of more than ${bound}, the largest first: percentages in points, others as a share of the larger value; each half of the axis is 100 %. Gray is neither better nor worse: less to the left, more to the right. ncu counted with caches flushed.`;
