@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from flashcore.errors import MissingPackage, UsageError
 from flashcore.explain.comparison import Change, Difference
-from flashcore.explain.limiter import Part, time_parts
+from flashcore.explain.limiter import time_parts
 from flashcore.explain.readings import Readings
+from flashcore.explain.resources import Part
 from flashcore.explain.roofline import Bound, Point
 from flashcore.explain.rows import Row as CaseRow
 from flashcore.explain.verdict import Verdict

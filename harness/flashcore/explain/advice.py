@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.chips.occupancy import WARP
-from flashcore.explain.limiter import WORTH, Part, Remedy, TimeParts, remedies, time_parts
+from flashcore.explain.limiter import WORTH, Remedy, TimeParts, remedies, time_parts
 from flashcore.explain.readings import Readings, per_readings
+from flashcore.explain.resources import Part
 from flashcore.explain.roofline import sm_count
 from flashcore.explain.verdict_note import what_ifs
 from flashcore.model.case import Case

@@ -13,8 +13,9 @@ from typing import Literal
 
 from flashcore.explain import times
 from flashcore.explain.advice import Advice, advice, unadvised
-from flashcore.explain.limiter import Part, TimeParts, time_parts
+from flashcore.explain.limiter import TimeParts, time_parts
 from flashcore.explain.readings import Readings
+from flashcore.explain.resources import Part
 from flashcore.explain.roofline import Gap
 from flashcore.explain.rows import Row
 from flashcore.explain.times import Speedup

@@ -14,7 +14,7 @@ from math import ceil
 
 from flashcore.explain import roofline
 from flashcore.explain.readings import Readings, per_readings
-from flashcore.explain.resources import CaseReader, Use, title
+from flashcore.explain.resources import CaseReader, Part
 from flashcore.model.catalogue import PHASE_SHARE
 from flashcore.model.causes import Sampled
 from flashcore.model.record import Fact, Record, Subject
@@ -52,33 +52,6 @@ UNATTRIBUTED = "unattributed"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A part of a case's time.
-
-    Args:
-        kind: a resource (``dram``, ``exp``), ``launch``, ``stall_<reason>``, ``bank_conflicts``, ``idle_sms``,
-            ``empty_sms`` or ``unattributed``; comparable across cases.
-        text: a few words.
-        share: its share of the whole time, %.
-        evidence: the facts that show it with their values, and its derivation.
-        facts: the names of these facts.
-        overlaps: whether it takes place while the parts do, so that it is none of them.
-    """
-
-    kind: str
-    text: str
-    share: float
-    evidence: str
-    facts: tuple[str, ...] = ()
-    overlaps: bool = False
-
-    @property
-    def brief(self) -> str:
-        """``DRAM busy 85 %``."""
-        return f"{self.text} {percentage(self.share)}"
-
-
-@dataclass(frozen=True, slots=True)
 class TimeParts:
     """A case's whole time.
 
@@ -102,7 +75,7 @@ class TimeParts:
     floor: tuple[str, float] = ("", 0.0)
     phase: str = ""
     note: str = ""
-    uses: Mapping[str, Use] = field(default_factory=dict)
+    uses: Mapping[str, Part] = field(default_factory=dict)
     idle: float = 0.0
 
     @property
@@ -196,7 +169,7 @@ class _Division:
     def result(self) -> TimeParts:
         case = self.case
         if launch := case.uses.get("launch"):
-            self.add(_of_use(launch))
+            self.add(launch)
         resources = self._resources()
         for part in resources[:1]:
             self.add(part)
@@ -208,7 +181,7 @@ class _Division:
             remaining -= idle.share
         active = remaining if case.active is None else min(remaining, case.active)
         if not resources and (issue := case.uses.get("issue")) and issue.counted:
-            self.add(replace(_of_use(issue), text="issuing instructions"))
+            self.add(replace(issue, text="issuing instructions"))
         room, waits = self.room, list(self._waits(active))
         total = sum(p.share for p in waits)
         fits = not resources or total <= room + 0.5
@@ -246,14 +219,14 @@ class _Division:
         busy = [use for name, use in self.case.uses.items() if name != "launch"]
         if self.case.is_counted:
             busy = [use for use in busy if use.share >= NEAR]
-        near_dram = any(use.resource == "dram" and use.share >= NEAR for use in busy)
-        busy.sort(key=lambda use: (near_dram and use.resource == "l2", -use.share, use.resource))
-        return [self._conflicting(use) or _of_use(use) for use in busy]
+        near_dram = any(use.kind == "dram" and use.share >= NEAR for use in busy)
+        busy.sort(key=lambda use: (near_dram and use.kind == "l2", -use.share, use.kind))
+        return [self._conflicting(use) or use for use in busy]
 
-    def _conflicting(self, use: Use) -> Part | None:
+    def _conflicting(self, use: Part) -> Part | None:
         """Shared memory that bank conflicts keep busy."""
         lost = self._conflicts()
-        if use.resource != "shared" or lost is None or lost < CONFLICTS:
+        if use.kind != "shared" or lost is None or lost < CONFLICTS:
             return None
         passes = " of ".join(self.case.evidence(name) for name in ("bank_conflicts", "shared_wavefronts"))
         evidence = f"{passes}: {percentage(lost)} of the passes through shared memory"
@@ -289,11 +262,6 @@ class _Division:
             if stalled == longest and (occupancy := case("achieved_occupancy")) is not None and occupancy < 25:
                 text += f"; few warps to hide it (achieved occupancy {percentage(occupancy)})"
             yield Part(f"stall_{reason}", f"waiting for {WAITS[reason]}", rank * active / 100, text, facts)
-
-
-def _of_use(use: Use) -> Part:
-    name = title(use.resource)
-    return Part(use.resource, name if use.resource == "launch" else f"{name} busy", use.share, use.text, use.facts)
 
 
 def _idle(case: CaseReader) -> Part | None:

@@ -17,7 +17,7 @@ from flashcore.explain.readings import Readings
 from flashcore.model.case import Case
 from flashcore.model.record import CaseSubject, Roof
 from flashcore.model.suite import Shape, Variant
-from flashcore.model.text import in_words, significant, whole
+from flashcore.model.text import in_words, percentage, significant, whole
 
 #: Warp instructions that an SM's four schedulers issue per clock, on every GPU since compute capability 7.0.
 ISSUES_PER_CLOCK = 4
@@ -43,21 +43,32 @@ _NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
-    """One resource's share of the time, %.
+class Part:
+    """A part of a case's time.
 
     Args:
-        resource: ``dram``, ``l2``, ``l1``, ``shared``, ``exp``, ``issue``, ``launch``, or a compute roof.
-        text: the derivation.
-        facts: the names of the facts of the share.
-        counted: whether the hardware counted it.
+        kind: a resource (``dram``, ``exp``), ``launch``, ``stall_<reason>``, ``bank_conflicts``, ``idle_sms``,
+            ``empty_sms`` or ``unattributed``; comparable across cases.
+        text: a few words.
+        share: its share of the whole time, %.
+        evidence: the facts that show it with their values, and its derivation.
+        facts: the names of these facts.
+        overlaps: whether it takes place while the parts do, so that it is none of them.
+        counted: whether the hardware counted a resource's share.
     """
 
-    resource: str
-    share: float
+    kind: str
     text: str
-    facts: tuple[str, ...]
-    counted: bool
+    share: float
+    evidence: str
+    facts: tuple[str, ...] = ()
+    overlaps: bool = False
+    counted: bool = False
+
+    @property
+    def brief(self) -> str:
+        """``DRAM busy 85 %``."""
+        return f"{self.text} {percentage(self.share)}"
 
 
 class CaseReader:
@@ -72,11 +83,11 @@ class CaseReader:
         return self.readings.of(name, self.variant.name, self.shape.name).value
 
     @cached_property
-    def uses(self) -> Mapping[str, Use]:
+    def uses(self) -> Mapping[str, Part]:
         """The share of each resource that has one."""
         results = {"launch": self.launch} if self.launch else {}
-        results |= {use.resource: use for use in self._by_formula()}
-        return results | {use.resource: use for use in self._counted()}
+        results |= {use.kind: use for use in self._by_formula()}
+        return results | {use.kind: use for use in self._counted()}
 
     @property
     def is_counted(self) -> bool:
@@ -111,9 +122,9 @@ class CaseReader:
 
     # --- by counters ------------------------------------------------------------------------------
 
-    def _counted(self) -> Iterator[Use]:
+    def _counted(self) -> Iterator[Part]:
         for name, share, facts in self._busy() if self.is_counted else ():
-            yield Use(name, share * self.running / 100, self.evidence(*facts), facts, True)
+            yield _busy(name, share * self.running / 100, self.evidence(*facts), facts, counted=True)
 
     def _busy(self) -> Iterator[tuple[str, float, tuple[str, ...]]]:
         """Each resource's share of ncu's time."""
@@ -151,7 +162,7 @@ class CaseReader:
             slots = [Roof("issue", rate, "Gop/s", "at clock seen", "", clock)]
         return (*roofline.roofs(device, mhz, self.readings.roofs(self.subject)), *slots)
 
-    def _by_formula(self) -> Iterator[Use]:
+    def _by_formula(self) -> Iterator[Part]:
         duration, time = self("ncu_duration"), self(self.shape.time)
         us, scale = (duration / 1e3, self.running / 100) if duration else (time, 1.0)
         if not us:
@@ -165,10 +176,10 @@ class CaseReader:
             if not amount or roof is None or resource == "launch" or (warm and resource == "dram"):
                 continue
             text = f"{significant(roof.us(amount), 3)} µs of {significant(us)} µs: {fact} at {roof.name}"
-            yield Use(resource, roof.percent(amount, us) * scale, text, (fact,), False)
+            yield _busy(resource, roof.percent(amount, us) * scale, text, (fact,))
 
     @cached_property
-    def launch(self) -> Use | None:
+    def launch(self) -> Part | None:
         """The share of its launches alone: at least the empty launch of the same mode and rounds; that many of them if
         the machine's roof is unknown."""
         time = self(self.shape.time)
@@ -181,9 +192,13 @@ class CaseReader:
         least = max(roof.us(launches), empty or 0.0) if roof else launches * (empty or 0.0)
         alone = f"{whole(launches)} empty launch{'es' * (launches > 1)} in {significant(least, 3)}"
         text = f"{alone} of {significant(time, 3)} µs"
-        return Use("launch", 100 * least / time, text, (fact,) if empty else (), False) if least else None
+        return Part("launch", _NAMES["launch"], 100 * least / time, text, (fact,) if empty else ()) if least else None
 
 
 def title(resource: str) -> str:
     """The name of a resource for people: ``L2``."""
     return _NAMES.get(resource, resource.replace("_tensor", " tensor cores"))
+
+
+def _busy(resource: str, share: float, evidence: str, facts: tuple[str, ...], *, counted: bool = False) -> Part:
+    return Part(resource, f"{title(resource)} busy", share, evidence, facts, counted=counted)

@@ -23,7 +23,7 @@ from markupsafe import Markup, escape
 
 from flashcore import __version__
 from flashcore.errors import UsageError
-from flashcore.explain.limiter import Part
+from flashcore.explain.resources import Part
 from flashcore.gate.wording import sentence, summary
 from flashcore.model.files import make_folder, replace_folder, write_atomically
 from flashcore.model.text import count, share, significant, visible

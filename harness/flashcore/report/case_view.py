@@ -11,8 +11,9 @@ from typing import Any
 from flashcore.explain import heat, roofline
 from flashcore.explain.advice import Advice, precedents
 from flashcore.explain.compare_records import MODES
-from flashcore.explain.limiter import Part, Remedy, phase_shares
+from flashcore.explain.limiter import Remedy, phase_shares
 from flashcore.explain.predictions import predicted_share
+from flashcore.explain.resources import Part
 from flashcore.model.record import Listing
 from flashcore.model.text import percentage, significant, whole
 from flashcore.report.cells import Bar, Cell, fact_cell, missing, not_applicable, number_cell, unbroken, words

@@ -11,8 +11,8 @@ from flashcore.chips.occupancy import waves
 from flashcore.explain.advice import UNTIMED, Advice, order
 from flashcore.explain.answer import Duration, Role
 from flashcore.explain.ladder import Ladder, Step
-from flashcore.explain.limiter import Part, TimeParts
-from flashcore.explain.resources import Use
+from flashcore.explain.limiter import TimeParts
+from flashcore.explain.resources import Part
 from flashcore.explain.roofline import sm_count
 from flashcore.explain.rows import Row as CaseRow
 from flashcore.explain.verdict import Verdict, by_room
@@ -162,7 +162,7 @@ class Picture:
         counted: whether any share comes from hardware counters.
     """
 
-    uses: Mapping[str, Mapping[str, Use]]
+    uses: Mapping[str, Mapping[str, Part]]
     stairs: list[Stair]
     ticks: list[tuple[float, str]]
     marks: list[tuple[str, float, str]]
@@ -398,7 +398,7 @@ def _picture(ladder: Ladder, timed: Sequence[ShownCase]) -> Picture:
     return Picture(shares, stairs, ticks, marks, counted)
 
 
-def _columns(case: ShownCase) -> dict[str, Use]:
+def _columns(case: ShownCase) -> dict[str, Part]:
     """The shares of :data:`RESOURCES`; a case's compute roof is ``compute``."""
     return {("compute" if name == case.variant.roof else name): use for name, use in case.parts.uses.items()}
 
