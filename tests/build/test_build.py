@@ -515,7 +515,7 @@ def test_nonsense_for_ninja_is_passed_on(
 
 def test_no_nvcc_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("NVCC", raising=False)
-    monkeypatch.setattr(toolchain, "_nvcc_candidates", lambda: iter([Path("/nowhere/nvcc")]))
+    monkeypatch.setattr(toolchain, "program", lambda *_: None)
     loaded = load.load(TOY)
     with pytest.raises(
         CapabilityError, match=r"no nvcc found\n  hint: install CUDA 13, or: pip install 'flashcore-harness\[cuda\]'"

@@ -32,7 +32,7 @@ from tests.conftest import (
 )
 
 #: Python that hides every nvcc of this machine from the process.
-NO_NVCC = "import flashcore.machine.toolchain as t; t._nvcc_candidates = lambda: iter(())"
+NO_NVCC = "import flashcore.machine.toolchain as t; t.program = lambda *_: None"
 #: Python that hides the GPU, so that these tests mean the same everywhere, and the disassembler, which takes long.
 NO_GPU = f"from flashcore.machine.gpu import Gpu; Gpu.find = lambda: None{NO_DISASSEMBLER}"
 #: Python that leaves the pages out where a test is not about them.

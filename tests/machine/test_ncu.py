@@ -26,9 +26,9 @@ def test_find_ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         shutil.copy("/bin/true", tmp_path / release / "ncu")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(ncu, "_INSTALLED", tmp_path)
-    monkeypatch.setattr(ncu, "_PLACE", str(tmp_path / "2025.9.1"))
+    monkeypatch.setattr(ncu, "CUDA", str(tmp_path / "2025.9.1"))
     assert ncu.find_ncu() == tmp_path / "2025.9.1" / "ncu"
-    monkeypatch.setattr(ncu, "_PLACE", str(tmp_path))
+    monkeypatch.setattr(ncu, "CUDA", str(tmp_path))
     assert ncu.find_ncu() == tmp_path / "2025.10.0" / "ncu"
     monkeypatch.setattr(ncu, "_INSTALLED", tmp_path / "none")
     with pytest.raises(CapabilityError) as caught:

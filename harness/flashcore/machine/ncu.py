@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.machine.capabilities import lacking
+from flashcore.machine.toolchain import CUDA, program
 from flashcore.model.settings import ClockControl
 
-_PLACE = "/usr/local/cuda/bin"
 _INSTALLED = Path("/opt/nvidia/nsight-compute")  # one folder per release
 
 
@@ -28,9 +27,8 @@ def find_ncu(explicit: str | None = None) -> Path:
         return [int(part) for part in re.findall(r"\d+", folder.name)]
 
     installed = sorted(_INSTALLED.glob("*/"), key=release, reverse=True)
-    places = (os.environ.get("PATH", os.defpath), _PLACE, *map(str, installed))
-    if program := shutil.which(explicit or "ncu", path=os.pathsep.join(places)):
-        return Path(program)
+    if found := program(explicit or "ncu", after=[CUDA, *installed]):
+        return found
     if explicit:
         raise CapabilityError(f"no Nsight Compute at {explicit}", "give the path of the ncu executable")
     raise lacking("ncu")

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,8 @@ from flashcore.errors import CapabilityError, UsageError
 from flashcore.machine.capabilities import lacking
 from flashcore.model import cache
 
+#: The folder of an installed toolkit.
+CUDA = "/usr/local/cuda/bin"
 #: Environment variables that add flags to nvcc or header folders, and others that change the compiled code.
 FLAG_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "PTXAS_FLAGS", "CUDAFE_FLAGS", "NVVM_FLAGS")
 FOLDER_VARIABLES = ("CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH")
@@ -58,19 +60,27 @@ def site_packages() -> list[Path]:
     return [Path(p) for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
 
 
-def _nvcc_candidates() -> Iterable[Path]:
-    """Candidates in order: this environment's pip toolchain, CUDA_HOME, PATH, ``/usr/local/cuda``."""
+def program(name: str, before: Iterable[str | Path] = (), after: Iterable[str | Path] = ()) -> Path | None:
+    """A program in one of the folders ``before``, else on PATH, else in one of those ``after``; ``None`` if in none."""
+    places = (*before, os.environ.get("PATH", os.defpath), *after)
+    found = shutil.which(name, path=os.pathsep.join(map(str, places)))
+    return Path(found) if found else None
+
+
+def cuda_home() -> list[str]:
+    """The programs of the toolkit that ``CUDA_HOME`` names, if it is set."""
+    home = os.environ.get("CUDA_HOME")
+    return [f"{home}/bin"] if home else []
+
+
+def _pip_folders() -> Iterator[Path]:
+    """The programs of pip's toolkits, the newest first."""
     for site in site_packages():
-        yield from sorted(site.glob("nvidia/cu*/bin/nvcc"), reverse=True)
-    if home := os.environ.get("CUDA_HOME"):
-        yield Path(home) / "bin" / "nvcc"
-    if program := shutil.which("nvcc"):
-        yield Path(program)
-    yield Path("/usr/local/cuda/bin/nvcc")
+        yield from sorted(site.glob("nvidia/cu*/bin"), reverse=True)
 
 
 def find_nvcc(cached: Path | None = None) -> Nvcc:
-    """The CUDA compiler: the environment's ``NVCC``, else the first candidate.
+    """The CUDA compiler: the environment's ``NVCC``, else of pip's toolkit, ``CUDA_HOME``, PATH, ``/usr/local/cuda``.
 
     Args:
         cached: a folder to cache its version in, since running nvcc for it takes as long as an up-to-date build.
@@ -80,9 +90,8 @@ def find_nvcc(cached: Path | None = None) -> Nvcc:
         CapabilityError: no compiler is installed.
     """
     named = os.environ.get("NVCC")
-    for path in [Path(shutil.which(named) or named)] if named else _nvcc_candidates():
-        if path.is_file():
-            return _from_cache(path.resolve(), cached)
+    if found := program(named) if named else program("nvcc", [*_pip_folders(), *cuda_home()], [CUDA]):
+        return _from_cache(found.resolve(), cached)
     if named:
         raise UsageError(f"NVCC={named}: expected a compiler's path, found no such file")
     raise lacking("nvcc")
@@ -156,18 +165,8 @@ def find_tool(name: str, usual: str = "") -> Path:
 
 def optional_tool(name: str) -> Path | None:
     """Like :func:`find_tool`, but ``None`` if it is not installed."""
-    of_environment = Path(sys.executable).parent / name
-    if of_environment.is_file():
-        return of_environment
-    for site in site_packages():
-        for tool in sorted(site.glob(f"nvidia/cu*/bin/{name}"), reverse=True):
-            return tool
-        if (of_triton := site / "triton/backends/nvidia/bin" / name).is_file() and name == "nvdisasm":
-            return of_triton
-    if on_path := shutil.which(name):
-        return Path(on_path)
-    default = Path("/usr/local/cuda/bin") / name
-    return default if default.is_file() else None
+    of_triton = [site / "triton/backends/nvidia/bin" for site in site_packages() if name == "nvdisasm"]
+    return program(name, [Path(sys.executable).parent, *_pip_folders(), *of_triton], [CUDA])
 
 
 def find_cxx() -> Path:

@@ -9,14 +9,12 @@ interrupted one. The tool runs :mod:`flashcore.stages.sanitize.child`.
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flashcore.machine import python_process
+from flashcore.machine import python_process, toolchain
 from flashcore.machine.capabilities import lacking
 from flashcore.model.catalogue import fact_of
 from flashcore.model.cause import Cause
@@ -43,7 +41,7 @@ from flashcore.runner.queue import Pool
 from flashcore.runner.rounds import Settled
 from flashcore.stages.context import Context
 
-_PLACES = ("/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer")
+_PLACES = (toolchain.CUDA, "/usr/local/cuda/compute-sanitizer")
 
 
 def find_sanitizer() -> Path:
@@ -52,10 +50,8 @@ def find_sanitizer() -> Path:
     Raises:
         CapabilityError: it is not installed.
     """
-    home = [f"{os.environ['CUDA_HOME']}/bin"] if os.environ.get("CUDA_HOME") else []
-    places = (*home, os.environ.get("PATH", os.defpath), *_PLACES)
-    if program := shutil.which("compute-sanitizer", path=os.pathsep.join(places)):
-        return Path(program)
+    if found := toolchain.program("compute-sanitizer", toolchain.cuda_home(), _PLACES):
+        return found
     raise lacking("compute-sanitizer")
 
 
