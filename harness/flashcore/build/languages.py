@@ -8,6 +8,7 @@ from pathlib import Path
 from flashcore.build import build
 from flashcore.build.launch_plan import Recorder
 from flashcore.model import plugin
+from flashcore.model.groups import grouped
 from flashcore.model.languages import Language
 from flashcore.model.suite import CompiledCallable, ForeignLauncher, Suite, Variant
 
@@ -25,11 +26,8 @@ def language(variant: Variant) -> Language | None:
 
 def by_language(variants: Iterable[Variant]) -> list[tuple[Language, list[Variant]]]:
     """Each language with its variants."""
-    by_name: dict[str, tuple[Language, list[Variant]]] = {}
-    for variant in variants:
-        if isinstance(variant.kind, CompiledCallable) and (module := language(variant)):
-            by_name.setdefault(variant.kind.language, (module, []))[1].append(variant)
-    return list(by_name.values())
+    compiled = grouped((v.kind.language, v) for v in variants if isinstance(v.kind, CompiledCallable))
+    return [(plugin.find("languages", name), of) for name, of in compiled.items()]
 
 
 def recorder(suite: Suite) -> Recorder | None:

@@ -22,6 +22,7 @@ DURATIONS = ("ncu_duration", "traced_duration")
 #: A case's time is one of the first group that has any, whatever else changed.
 _TIMES = (TIMING_MODES, ("eager",), DURATIONS)
 _TIME_FACTS = (*(f"{mode}_p50" for mode in MODES), *DURATIONS)
+_Codes = Mapping[CodeSubject, Value | None]
 MOVED = 0.05  # the smallest shown change of a counter, as a share of the larger value
 MOST_MOVED = 5
 
@@ -32,8 +33,9 @@ def compare(a: Record, b: Record) -> Comparison:
     Times compare only if both are of one suite and GPU model; those of imported kernels always.
     """
     incomparable = comparable(a, b) if a.suite.name != b.suite.name or _timed(a) or _timed(b) else ""
-    rows = [*_changed_code(a, b), *_cases(a, b, only_imported=bool(incomparable))]
-    now, was = _codes(b), _codes(aligned(a, b)[0])
+    old, olds = aligned(a, b)
+    was, now = _codes(old), _codes(b)
+    rows = [*_changed_code(old, b, olds, was, now), *_cases(a, b, only_imported=bool(incomparable))]
     both = now.keys() & was.keys()
     alike = sum(now[s] == was[s] for s in both), len(both)
     return Comparison(Side.of(a), Side.of(b), rows, tuple(_notes(a, b, incomparable)), alike, incomparable)
@@ -205,7 +207,11 @@ def changes(a: Record, b: Record) -> list[Change]:
 
     The comparison is valid within one nvcc release only. A kernel with another name now has its present one.
     """
-    before, after = static_facts(aligned(a, b)[0]), static_facts(b)
+    return _changes(aligned(a, b)[0], b)
+
+
+def _changes(earlier: Record, b: Record) -> list[Change]:
+    before, after = static_facts(earlier), static_facts(b)
     results = []
     for key in {**after, **before}:
         old, new = before.get(key), after.get(key)
@@ -215,17 +221,22 @@ def changes(a: Record, b: Record) -> list[Change]:
     return results
 
 
-def _changed_code(a: Record, b: Record) -> Iterator[Difference]:
+def _changed_code(
+    old: Record, b: Record, olds: Mapping[Subject, Subject], was: _Codes, now: _Codes
+) -> Iterator[Difference]:
     """A row for each kernel or build with other facts or other machine code; of a variant that only one side has, one
-    row for all its kernels."""
-    old, olds = aligned(a, b)
-    was, now = _codes(old), _codes(b)
+    row for all its kernels.
+
+    Args:
+        old, olds: see :func:`aligned`.
+        was, now: see :func:`_codes`.
+    """
     before, after = ({_code(s) for _, s in static_facts(r)} | codes.keys() for r, codes in ((old, was), (b, now)))
     # The amounts of a shape that only one side has are no change.
-    facts = [c for c in changes(a, b) if c.subject.arch or None not in (c.before, c.after)]
+    facts = [c for c in _changes(old, b) if c.subject.arch or None not in (c.before, c.after)]
     changed = grouped((_code(c.subject), c) for c in facts)
     changed |= {s: [] for s, code in now.items() if was.get(s, code) != code and s not in changed}
-    lone = set() if _is_of_files(a) and _is_of_files(b) else _variants(before) ^ _variants(after)
+    lone = set() if _is_of_files(old) and _is_of_files(b) else _variants(before) ^ _variants(after)
     for variant, compiled in grouped((s.variant, s) for s in changed if s.variant in lone and s.arch).items():
         outcome: Outcome = "gone" if variant in _variants(before) else "new"
         yield Difference(CodeSubject(variant), outcome, reason=count(len(compiled), "kernel"))
@@ -257,7 +268,7 @@ def _variants(subjects: set[CodeSubject]) -> set[str]:
     return {subject.variant for subject in subjects}
 
 
-def _codes(record: Record) -> dict[CodeSubject, Value | None]:
+def _codes(record: Record) -> _Codes:
     """The hashes of the machine code: of each kernel, else of each build."""
     kernels = {_code(f.subject): f.value for f in record.facts.named("code")}
     return kernels or {CodeSubject(x.variant, x.arch): x.code for x in record.artifacts if x.code}

@@ -16,6 +16,7 @@ from flashcore.model.catalogue import FACTS
 from flashcore.readers.ncu.raw_page import Cells, parse
 from flashcore.readers.ncu.results import Result
 from flashcore.stages.profile import crosschecks, ncu_facts
+from flashcore.stages.profile.crosschecks import CountedLaunch
 from tests.conftest import ROOT
 from tests.recorded import RECORDED
 
@@ -160,12 +161,14 @@ def test_registers_are_those_of_the_cubin(cubin: int | None, caught: bool) -> No
 def test_bytes_are_held_to_sectors_of_dram_where_a_report_has_them() -> None:
     row = one("fused_wmma/mission")
     values, metrics = {"dram_read_bytes": 3200.0}, {"dram_read_bytes": "dram__bytes_read.sum"}
-    assert "sectors" not in str(crosschecks.impossible(row, values, metrics, "gh100"))
+    assert "sectors" not in str(crosschecks.impossible(CountedLaunch(row, values, metrics, "gh100")))
     row = changed(row, {**cells_of(row), "dram__sectors_read.sum": "50"})
-    reason = crosschecks.impossible(row, values, metrics, "gh100")["dram_read_bytes"]
+    reason = crosschecks.impossible(CountedLaunch(row, values, metrics, "gh100"))["dram_read_bytes"]
     assert reason == "impossible: 3,200 bytes are not 50 sectors of 32"
     row = changed(row, {**cells_of(row), "dram__sectors_read.sum": "99"})
-    assert "sectors" not in str(crosschecks.impossible(row, values, metrics, "gh100")), "a sector more or less"
+    assert "sectors" not in str(crosschecks.impossible(CountedLaunch(row, values, metrics, "gh100"))), (
+        "a sector more or less"
+    )
 
 
 def test_a_graph_has_no_size_to_be_held_to() -> None:

@@ -12,6 +12,7 @@ from flashcore.errors import UsageError
 from flashcore.machine import toolchain
 from flashcore.model.case import Case
 from flashcore.model.catalogue import OTHER_PHASE
+from flashcore.model.groups import grouped
 from flashcore.model.suite import Cuda
 from flashcore.readers import cubin, phases
 from flashcore.readers.kernel_names import canonical
@@ -64,14 +65,13 @@ def builds(context: Context) -> Callable[[Case], CaseBuild]:
 
 def registers(context: Context) -> dict[str, dict[str, int]]:
     """Variant → kernel → registers per thread in the code for this GPU."""
-    by_variant: dict[str, dict[str, int]] = {}
-    for fact in context.built.facts:
-        subject = fact.subject
-        if fact.name != "registers" or subject.arch != context.gpu_arch or not isinstance(fact.value, int):
-            continue
-        if subject.kernel:
-            by_variant.setdefault(subject.variant, {})[subject.kernel] = fact.value
-    return by_variant
+    facts = ((f.subject, f.value) for f in context.built.facts if f.name == "registers")
+    of_gpu = grouped(
+        (s.variant, (s.kernel, value))
+        for s, value in facts
+        if s.arch == context.gpu_arch and s.kernel and isinstance(value, int)
+    )
+    return {variant: dict(kernels) for variant, kernels in of_gpu.items()}
 
 
 def names(context: Context) -> dict[str, dict[str, str]]:

@@ -11,6 +11,7 @@ passes agreed within 5 %, and of a kernel that polls for bulk copies within a fa
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections import Counter
@@ -74,25 +75,6 @@ FORMS = f"{_OPCODES}_with_modifier_all"
 Contradictions = Iterator[tuple[tuple[str, ...], str]]  # impossible facts and the reason
 
 
-def impossible(
-    row: Result, values: Mapping[str, float], metrics: Mapping[str, str], chip: str, registers: int | None = None
-) -> dict[str, str]:
-    """A launch's impossible facts, each with the reason.
-
-    Args:
-        values: fact → value, without unmeasured ones.
-        metrics: fact → ncu's metric name.
-        chip: ncu's name of the chip.
-        registers: per thread in the cubin; ``None`` if unknown.
-    """
-    reasons: dict[str, str] = {}
-    for names, reason in contradictions(CountedLaunch(row, values, metrics, chip, registers)):
-        for name in names:
-            if name in values:
-                reasons.setdefault(name, f"impossible: {reason}")
-    return reasons
-
-
 def too_few_flops(flop: float, instructions: float) -> str:
     """Why this number of tensor FLOPs is too small for the number of matrix instructions; empty if it is not."""
     if flop >= _LEAST_TENSOR_FLOP * instructions:
@@ -102,7 +84,14 @@ def too_few_flops(flop: float, instructions: float) -> str:
 
 @dataclass(frozen=True)
 class CountedLaunch:
-    """A launch and its values; see :func:`impossible`."""
+    """A launch and its values.
+
+    Args:
+        values: fact → value, without unmeasured ones.
+        metrics: fact → ncu's metric name.
+        chip: ncu's name of the chip.
+        registers: per thread in the cubin; ``None`` if unknown.
+    """
 
     row: Result
     values: Mapping[str, float]
@@ -130,8 +119,9 @@ class CountedLaunch:
         return self.row.number(metric) if metric in self.row else None
 
 
-def contradictions(launch: CountedLaunch) -> Contradictions:
-    """The launch's contradictions."""
+def impossible(launch: CountedLaunch) -> dict[str, str]:
+    """A launch's impossible facts, each with the reason."""
+    reasons: dict[str, str] = {}
     checks = (
         _range,
         _clock,
@@ -145,8 +135,11 @@ def contradictions(launch: CountedLaunch) -> Contradictions:
         _dram,
         _rollups,
     )
-    for check in checks:
-        yield from check(launch)
+    for names, reason in itertools.chain.from_iterable(check(launch) for check in checks):
+        for name in names:
+            if name in launch.values:
+                reasons.setdefault(name, f"impossible: {reason}")
+    return reasons
 
 
 def _differ(one: float, other: float, factor: float) -> bool:

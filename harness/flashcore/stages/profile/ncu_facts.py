@@ -204,7 +204,8 @@ def launch_values(
     values = {name: _read(row, spec, chip, refused or {}) for name, spec in specs.items()}
     metrics = {name: metric for name, spec in specs.items() if (metric := spec.ncu_name(chip)) and not spec.opcodes}
     numbers = {name: value for name in metrics if (value := values[name].value) is not None}
-    for name, reason in crosschecks.impossible(row, numbers, metrics, chip, registers).items():
+    launch = crosschecks.CountedLaunch(row, numbers, metrics, chip, registers)
+    for name, reason in crosschecks.impossible(launch).items():
         values[name] = replace(values[name], value=None, detail=COUNTER_CONTRADICTS(reason))
     launched = values["ncu_registers"]
     if registers is not None and launched.value is not None and launched.value != registers:
