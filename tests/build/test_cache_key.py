@@ -384,6 +384,7 @@ def test_the_programs_that_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for name in ("bin/nvcc", "bin/ptxas", "nvvm/bin/cicc", "wrapper", "ccbin/g++"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name, encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("NVCC_CCBIN", str(tmp_path / "ccbin"))
     nvcc = toolchain.Nvcc(tmp_path / "wrapper", tmp_path, "13.0", "13.0.88")
     results = {os.path.normpath(p) for p in toolchain.compilers(nvcc)}
