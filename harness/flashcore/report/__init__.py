@@ -300,7 +300,14 @@ def write_standalone(template: Path, file: Path, *scripts: str, **variables: Any
     text = (
         environment(single_file=False)
         .get_template(str(template))
-        .render(style=static("style.css"), scripts=map(Markup, bodies), policy=policy(*bodies), up="", **variables)
+        .render(
+            style=static("style.css"),
+            scripts=map(Markup, bodies),
+            policy=policy(*bodies),
+            single=False,
+            up="",
+            **variables,
+        )
     )
     make_folder(file.parent)
     write_atomically(file, text.encode())

@@ -93,7 +93,7 @@
       this.fill("times", ...found.times.map(([before, after, ratio, interval, verdict], at) =>
         row(name(this.given.modes[at]), ...[before, after, ratio, interval].map(shown), plain(verdict))));
       this.fill("counters", ...this.counters(found.moved));
-      this.fill("charts", ...this.phases());
+      this.fill("phases", ...this.phases());
       this.fill("source", heading("h2", "Source", "lines that machine code was made of"), this.source());
     }
 
@@ -113,7 +113,7 @@
       };
       const list = (label, caption, rows) => {
         const ends = make("span", { className: "sides" }, ...["← better", "worse →"].map((end) => make("span", {}, end)));
-        return scrolled(label, table("pair leans", caption, heads("counter", ends, ...this.sides.map(breaks), "change"), rows));
+        return scrolled(label, table("pair", caption, heads("counter", ends, ...this.sides.map(breaks), "change"), rows));
       };
       const none = make("td", { colSpan: 5 }, `No difference: no counter that both have moved by more than ${bound}.`);
       const caption = `Differences of more than ${bound}, the largest first: percentages in points, others as a share of the larger value; each half of the axis is 100 %. Gray is neither better nor worse: less to the left, more to the right. ncu counted with caches flushed.`;
@@ -133,10 +133,10 @@
       const phases = [...new Set([...Object.keys(was), ...Object.keys(now)])];
       if (!phases.length) return [];
       const share = (value) =>
-        value === undefined ? missing("it was not measured there") : plain(bar(["i", "", 0, Math.min(value, 100)]), " ", make("b", {}, `${value.toFixed(1)} %`));
-      const rows = phases.map((phase) => row(make("th", { scope: "row" }, phase), share(was[phase]), share(now[phase])));
-      const shown = table("bars two", "Where warps were found, % of the samples", heads("phase", ...this.sides.map(breaks)), rows);
-      return [make("div", {}, heading("h3", "Phases", this.name), shown)];
+        value === undefined ? missing("it was not measured there") : plain(bar(["i", "", 0, Math.min(value, 100)]), ` ${value.toFixed(1)} %`);
+      const rows = phases.map((phase) => row(name(phase), share(was[phase]), share(now[phase])));
+      const caption = "Where warps were found, % of the samples";
+      return [heading("h3", "Phases", this.name), scrolled("Phases", table("pair", caption, heads("phase", ...this.sides.map(breaks)), rows))];
     }
 
     // --- source: what both have aligned, what differs beside each other ---
