@@ -1,32 +1,15 @@
 // Draws the events of flashcore watch in place. All text enters the page as text nodes, never as HTML.
 "use strict";
 (() => {
-  const SAVES = 10;
   const QUESTIONS = ["budgets", "right", "faster", "limits"];
   const MARKS = { failed: "fail", unmeasured: "unmeasured", ok: "pass" }; // the worst first
   const at = (id) => document.getElementById(id);
   const key = (...parts) => JSON.stringify(parts);
 
-  // The server sends its events in the order of time, all again each time: those that are here change nothing.
-  const state = { saves: new Map(), answers: new Map(), outcomes: new Map(), doing: null, error: null, worker: null, first: null };
-
-  const take = {
-    save(event) {
-      state.saves.set(event.save, event);
-      state.worker = state.error = null;
-      for (const save of state.saves.keys()) if (save <= event.save - SAVES) state.saves.delete(save);
-      for (const [name, answer] of state.outcomes) if (!state.saves.has(answer.save)) state.outcomes.delete(name);
-    },
-    answer(event) {
-      state.answers.set(key(event.variant, event.question, event.shape), event);
-      state.outcomes.set(key(event.save, event.variant, event.question, event.shape), event);
-      if (!(state.first?.save >= event.save)) state.first = event;
-    },
-    working(event) { state.doing = event; },
-    idle(event) { state.doing = event; },
-    error(event) { state.error = event; },
-    worker(event) { state.worker = event; },
-  };
+  // All that the server keeps, in the order of time: it sends everything each time.
+  let events = [];
+  const named = (...names) => events.filter((event) => names.includes(event.event));
+  const last = (...names) => named(...names).at(-1) ?? null;
 
   // --- elements ---
   function make(name, className, ...children) {
@@ -69,20 +52,21 @@
     return make("div", old ? "reply old" : "reply", meta, ...lines);
   }
   function outcome(save, variant, question) {
-    const statuses = [...state.outcomes.values()]
-      .filter((a) => a.save === save && a.variant === variant && a.question === question)
-      .map((a) => a.status);
+    const ours = named("answer").filter((a) => a.save === save && a.variant === variant && a.question === question);
+    const statuses = [...new Map(ours.map((a) => [a.shape, a.status])).values()]; // the last of each shape
     return Object.keys(MARKS).find((status) => statuses.includes(status)) ?? null;
   }
 
   function render() {
-    const answers = [...state.answers.values()];
-    const saves = [...state.saves.values()].reverse();
+    const saves = named("save").sort((a, b) => b.save - a.save);
     const save = saves[0] ?? null;
-    const current = Math.max(...state.saves.keys(), ...answers.map((a) => a.save), 0);
+    const answers = [...new Map(named("answer").map((a) => [key(a.variant, a.question, a.shape), a])).values()];
+    const current = Math.max(0, ...saves.map((s) => s.save), ...answers.map((a) => a.save));
+    const [error, worker] = ["error", "worker"].map((name) => (events.indexOf(last(name)) > events.indexOf(last("save")) ? last(name) : null));
     const variants = [...new Set(answers.map((a) => a.variant))].sort();
     const picked = decodeURIComponent(location.hash.slice(1));
-    const variant = variants.includes(picked) ? picked : state.first ? state.first.variant : null;
+    const newest = Math.max(...answers.map((a) => a.save));
+    const variant = variants.includes(picked) ? picked : (named("answer").find((a) => a.save === newest)?.variant ?? null);
 
     draw("variant", variant, variant ?? "waiting for the first answer");
     at("variants").hidden = variants.length < 2;
@@ -93,10 +77,10 @@
       return link;
     }));
     draw("save", save, ...(save ? [make("b", "", `Save ${save.save}`), ` ${listed(save.files)} `, make("span", "detail", age(save))] : []));
-    at("error").hidden = !state.error;
-    draw("error", state.error, ...(state.error ? [make("h2", "", badge("fail", "error")), make("pre", "", state.error.message)] : []));
-    at("worker").hidden = !state.worker;
-    draw("worker", state.worker, ...(state.worker ? [`${state.worker.message}, `, age(state.worker)] : []));
+    at("error").hidden = !error;
+    draw("error", error, ...(error ? [make("h2", "", badge("fail", "error")), make("pre", "", error.message)] : []));
+    at("worker").hidden = !worker;
+    draw("worker", worker, ...(worker ? [`${worker.message}, `, age(worker)] : []));
     for (const question of QUESTIONS) {
       const replies = answers.filter((a) => a.variant === variant && a.question === question)
         .sort((a, b) => String(a.shape ?? "").localeCompare(String(b.shape ?? "")));
@@ -118,7 +102,7 @@
   let link = "waiting"; // or "open", "lost", "refused"
   let seen = new Map(); // event as JSON → its time here
   function connection() {
-    const doing = state.doing;
+    const doing = last("working", "idle");
     if (link === "refused") draw("doing", "closed", badge("fail", "ended: open the address that flashcore watch prints"));
     else if (link === "lost") draw("doing", "lost", badge("unmeasured", "not connected; trying again"));
     else if (doing && doing.event === "working") draw("doing", doing, badge("working", doing.what), make("span", "detail", " for ", age(doing, "")));
@@ -129,13 +113,9 @@
       const response = await fetch("/state");
       link = response.ok ? "open" : "refused";
       if (response.ok) {
-        const times = new Map();
-        for (const [seconds, event] of await response.json()) {
-          const text = JSON.stringify(event);
-          times.set(text, seen.get(text) ?? Date.now() - 1000 * seconds);
-          take[event.event]?.({ ...event, since: times.get(text) });
-        }
-        seen = times;
+        const sent = (await response.json()).map(([seconds, event]) => [JSON.stringify(event), seconds, event]);
+        seen = new Map(sent.map(([text, seconds]) => [text, seen.get(text) ?? Date.now() - 1000 * seconds]));
+        events = sent.map(([text, , event]) => ({ ...event, since: seen.get(text) }));
       }
     } catch {
       link = "lost";
