@@ -20,8 +20,10 @@ from flashcore.features.reports import page as imported_page
 from flashcore.gate.judge import judge
 from flashcore.model.record import Facts
 from flashcore.model.text import number
+from flashcore.records import store
 from tests import factory
 from tests.browser import PROGRAM, Browser, browser
+from tests.conftest import published_run
 from tests.marks import embedded, marks
 from tests.support.compared import MORE, contradicting
 from tests.support.judged import rendered
@@ -172,6 +174,14 @@ def test_the_first_screen_holds_the_answer(chromium: Browser, folder: Path, size
         if size[0] < 640 and name == "budgets":  # the badge at the top has them
             continue
         assert 0 <= left < right <= size[0] and 0 <= top < bottom <= size[1], (name, places[name])
+
+
+def test_a_table_that_is_whole_has_no_scrollbar(chromium: Browser, tmp_path: Path) -> None:
+    """Not even where its height is no whole number of pixels, as in this run's report."""
+    rendered(store.read(published_run("20261201T175658Z-d6aa")), tmp_path / "r", today=TODAY)
+    with chromium.page(tmp_path / "r/index.html", size=(1280, 800)) as shown:
+        bars = """Array.from(document.querySelectorAll(".scroll:not(.tall)"), (e) => e.offsetWidth - e.clientWidth)"""
+        assert all(width <= 2 for width in shown.js(bars))  # its border
 
 
 #: The visible marks of the first chart with their places on the page, its labels, and its lines.
