@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from flashcore.model.cause import Cause
-from flashcore.model.causes import NOT_RUN
+from flashcore.model.causes import NOT_RUN, HungBefore
 from flashcore.runner.hung_variants import hung
 from flashcore.runner.journal import Task, TaskResult, answers, begun
 
@@ -40,6 +40,11 @@ class Settled(Generic[T]):
         """Why the tool reported nothing about a case."""
         return self.failed.get(name) or self.open.get(name) or NOT_RUN()
 
+    @property
+    def hung(self) -> dict[str, HungBefore]:
+        """The variants that hung, as :func:`flashcore.runner.hung_variants.hung` gives them."""
+        return hung(TaskResult(name, "failed", cause) for name, cause in self.failed.items())
+
 
 def settle(
     folder: Path,
@@ -64,7 +69,7 @@ def settle(
         harvest(path, answers(path), settled)
     first = number = len(earlier)
     while number < first + ROUNDS + settled.more_rounds:
-        stuck = hung(TaskResult(name, "failed", cause) for name, cause in settled.failed.items())
+        stuck = settled.hung
         for task in tasks:
             if task.variant in stuck and task.name not in settled.reports:
                 settled.failed.setdefault(task.name, stuck[task.variant])

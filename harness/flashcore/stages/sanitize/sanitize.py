@@ -33,7 +33,6 @@ from flashcore.model.progress import Say
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult, Subject
 from flashcore.model.settings import Limits, Sanitize, SanitizerTool
 from flashcore.runner import rounds
-from flashcore.runner.hung_variants import hung
 from flashcore.runner.journal import Task, TaskResult, begun
 from flashcore.runner.kernel_call import KernelCall
 from flashcore.runner.process import Program
@@ -136,7 +135,7 @@ def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
             ready = [t for t in tasks if t.variant not in stuck]
             results = settled[tool] = rounds.settle(folder / tool, ready, stage.perform, stage.harvest)
             results.failed |= {t.name: stuck[t.variant] for t in tasks if t not in ready}
-            stuck |= hung(TaskResult(name, "failed", cause) for name, cause in results.failed.items())
+            stuck |= results.hung
     facts: list[Fact] = []
     outcomes: list[CaseOutcome] = []
     for case in cases:
