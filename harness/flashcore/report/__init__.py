@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from flashcore.errors import UsageError
 from flashcore.explain.resources import Part
 from flashcore.gate.wording import sentence, summary
 from flashcore.model.files import make_folder, replace_folder, write_atomically
-from flashcore.model.text import count, share, significant, visible
+from flashcore.model.text import count, share, significant, visible, whole
 from flashcore.report import (
     budget_page,
     cells,
@@ -201,6 +201,7 @@ def environment(single_file: bool) -> Environment:
         FunctionLoader,
         StrictUndefined,
         Template,
+        pass_context,
     )
 
     class Compiled(FileSystemBytecodeCache):
@@ -224,11 +225,15 @@ def environment(single_file: bool) -> Environment:
     with contextlib.suppress(OSError, RuntimeError):
         templates.bytecode_cache = Compiled(pattern=f"flashcore-{__version__}-%s")
 
-    href = functools.partial(_href, single_file)
+    def linked(make: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of templates that makes links from the page that is rendered."""
+        return pass_context(lambda page, *args, **named: make(partial(_href, single_file, page["up"]), *args, **named))
+
     templates.globals.update(
-        href=href,
-        cells=functools.partial(cells.row, href),
-        badge=functools.partial(cells.badge, href),
+        href=linked(lambda href, target: href(target)),
+        link=linked(cells.link),
+        cells=linked(cells.row),
+        badge=linked(cells.badge),
         mark=cells.mark,
         bar=cells.bar,
         value_cell=budget_page.value_cell,
@@ -243,6 +248,7 @@ def environment(single_file: bool) -> Environment:
         "breaks": _breaks,
         "counted": count,
         "significant": significant,
+        "whole": whole,
         "headroom": share,
         "sentence": sentence,
         "summary": summary,
@@ -250,8 +256,12 @@ def environment(single_file: bool) -> Environment:
     return templates
 
 
-def _href(single_file: bool, target: str, up: str) -> str:
-    """The address of a page, with its query (``budgets?variant=x``), which scripts read."""
+def _href(single_file: bool, up: str, target: str) -> str:
+    """The address of a page, with its query (``budgets?variant=x``), which scripts read.
+
+    Args:
+        up: the relative path to the report's folder.
+    """
     name, _, query = target.partition("?")
     page = f"#{name.replace('/', '-')}" if single_file else f"{up}{name}.html"
     return page + (f"?{query}" if query else "")

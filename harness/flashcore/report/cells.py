@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Literal
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from flashcore.explain.predictions import PredictionOutcome
 from flashcore.model.catalogue import FACTS
@@ -141,8 +140,8 @@ def prediction_cell(outcome: PredictionOutcome, note: str = "") -> Cell:
     return Cell(text, title=note, sort=float(list(PREDICTIONS).index(outcome)), mark=mark)
 
 
-#: (page name, relative path to the report's folder) → the page's address.
-Href = Callable[[str, str], str]
+#: A page's name, with its query → its address.
+Href = Callable[[str], str]
 
 
 def mark(status: str, text: str) -> Markup:
@@ -150,10 +149,16 @@ def mark(status: str, text: str) -> Markup:
     return Markup(f'<span class="badge {escape(status)}">{escape(text)}</span>')
 
 
-def badge(href: Href, cell: Cell, up: str) -> Markup:
+def badge(href: Href, cell: Cell) -> Markup:
     """A cell's status badge, as a link if the cell has one."""
     shown = mark(cell.mark, cell.text)
-    return Markup(f'<a class="plain" href="{escape(href(cell.href, up))}">{shown}</a>') if cell.href else shown
+    return link(href, cell.href, shown, cls="plain") if cell.href else shown
+
+
+def link(href: Href, target: str, text: str, title: str = "", cls: str = "") -> Markup:
+    """A link to a page; ``text`` may be HTML."""
+    attributes = "".join(f' {name}="{escape(value)}"' for name, value in (("class", cls), ("title", title)) if value)
+    return Markup(f'<a{attributes} href="{escape(href(target))}">{escape(text)}</a>')
 
 
 def bar(share: float, parent: float | None = None) -> Markup:
@@ -165,7 +170,6 @@ def bar(share: float, parent: float | None = None) -> Markup:
 def row(
     href: Href,
     cells: Sequence[Cell],
-    up: str,
     heading: bool = False,
     shown: int | None = None,
 ) -> Markup:
@@ -189,22 +193,22 @@ def row(
             attributes += f' data-sort="{escape(str(cell.sort))}"'
         if cell.title:
             attributes += f' title="{escape(cell.title)}"'
-        html += f"<{name}{attributes}>{_content(href, cell, up)}</{name}>"
+        html += f"<{name}{attributes}>{_content(href, cell)}</{name}>"
     return Markup(html)
 
 
-def _content(href: Href, cell: Cell, up: str) -> str:
+def _content(href: Href, cell: Cell) -> Markup:
     inner = escape(cell.text)
     if cell.mark:
-        inner = str(badge(href, cell, up))
+        inner = badge(href, cell)
     elif cell.href:
-        inner = f'<a href="{escape(href(cell.href, up))}">{inner}</a>'
+        inner = link(href, cell.href, cell.text)
     if cell.unit:
-        inner += f'<span class="unit"> {escape(cell.unit)}</span>'
+        inner += Markup('<span class="unit"> {}</span>').format(cell.unit)
     if cell.share is not None:
-        inner = f"{bar(cell.share)} {inner}"
+        inner = bar(cell.share) + " " + inner
     if cell.detail:
-        inner += f' <span class="detail">{escape(cell.detail)}</span>'
+        inner += Markup(' <span class="detail">{}</span>').format(cell.detail)
     return inner
 
 
