@@ -16,7 +16,17 @@ from flashcore.explain.predictions import predicted_share
 from flashcore.explain.resources import Part
 from flashcore.model.record import Listing
 from flashcore.model.text import percentage, significant, whole
-from flashcore.report.cells import Bar, Cell, fact_cell, missing, not_applicable, number_cell, unbroken, words
+from flashcore.report.cells import (
+    Bar,
+    Cell,
+    fact_cell,
+    missing,
+    not_applicable,
+    number_cell,
+    unbroken,
+    whole_cell,
+    words,
+)
 from flashcore.report.view import ShownCase
 
 MOST_LINES = 10
@@ -282,14 +292,14 @@ def _count(value: float | None) -> Cell:
     """The cell of a count that should be 0, marked if it is not."""
     if value is None:
         return missing("ncu did not count wavefronts per instruction")
-    return Cell(whole(value), sort=value, kind="number", mark="waived" if value else "")
+    return whole_cell(value, "waived" if value else "")
 
 
 def _line(line: heat.Line, counted: bool) -> list[Cell]:
     stall = _stall(line)
     return [
         Cell(stall, sort=stall) if stall else not_applicable("no warp stalled here"),
-        Cell(whole(line.executed), sort=line.executed, kind="number"),
+        whole_cell(line.executed),
         *([_count(line.conflicts)] if counted else []),
         _count(line.local),
     ]

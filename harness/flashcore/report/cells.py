@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from flashcore.explain.predictions import PredictionOutcome
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import CaseOutcome, Fact
-from flashcore.model.text import UNMEASURED, quantity, significant
+from flashcore.model.text import UNMEASURED, quantity, significant, whole
 from flashcore.model.text import number as written
 
 NOT_APPLICABLE = "n/a"
@@ -70,6 +70,11 @@ def origin(fact: Fact) -> str:
 def number_cell(value: float, digits: int = 3, title: str = "", *, detail: str = "") -> Cell:
     """The cell of a derived number, rounded to ``digits`` significant digits."""
     return Cell(significant(value, digits), title=title, sort=value, kind="number", detail=detail)
+
+
+def whole_cell(value: float, mark: str = "") -> Cell:
+    """The cell of a count or a size."""
+    return Cell(whole(value), sort=value, kind="number", mark=mark)
 
 
 def missing(reason: str, name: str = "") -> Cell:

@@ -31,6 +31,7 @@ from flashcore.report.cells import (
     prediction_cell,
     status_mark,
     unbroken,
+    whole_cell,
     words,
 )
 from flashcore.report.view import BUDGETS, INDEX, LABELS, MAX_SHAPES, Book, Page, ShownCase, variant_cell
@@ -266,7 +267,7 @@ class Overview:
             [
                 Cell(status, mark=status_mark(status)),
                 Cell(stage),
-                Cell(f"{len(cases):,}", sort=len(cases), kind="number"),
+                whole_cell(len(cases)),
                 Cell(reason or "no reason was recorded", kind="wrap"),
                 Cell(", ".join(cases[:40]) + f" and {len(cases) - 40} more" * (len(cases) > 40), kind="wrap small"),
             ]

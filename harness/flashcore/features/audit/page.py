@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from flashcore.features.audit.kernels import Group, groups
 from flashcore.model.groups import grouped
 from flashcore.model.suite import Binary
-from flashcore.report.view import INDEX, Book, Page
+from flashcore.report.cells import Cell, missing, whole_cell
+from flashcore.report.view import INDEX, Book, Page, variant_cell
 
 TEMPLATE = Path(__file__).with_name("overview.html.j2")
 COLUMNS = {
@@ -20,6 +22,11 @@ COLUMNS = {
     "static_smem": "shared memory",
     "code_bytes": "code",
 }
+HEADS = [
+    *("kernel", "file", "arch", "kernels"),
+    *((title, "" if name == "registers" else "B") for name, title in COLUMNS.items()),
+    ("all code", "B"),
+]
 _ROWS = 20
 _TILES = 24  # per file and arch; the rest is one tile
 
@@ -46,9 +53,23 @@ def page(book: Book) -> Page[dict[str, Any]] | None:
         "paths": paths,
         "failures": len(failed),
         "failed": failed[:3],
-        "columns": COLUMNS,
+        "heads": HEADS,
+        "rows": lambda groups: [_row(group, paths) for group in groups],
     }
     return Page(INDEX, "Overview", str(TEMPLATE), view)
+
+
+def _row(group: Group, paths: Mapping[str, str]) -> list[Cell]:
+    """A template's kernels: the worst one's facts, and the code of all."""
+    variant, facts = group.worst.variant, [group.facts[name] for name in COLUMNS]
+    return [
+        Cell(group.name),
+        replace(variant_cell(variant), text=paths[variant]),
+        Cell(group.worst.arch or ""),
+        whole_cell(len(group.spills)),
+        *(missing(f.note) if f.number is None else whole_cell(f.number) for f in facts),
+        whole_cell(group.code_bytes),
+    ]
 
 
 def _tiles(of: Sequence[Group]) -> list[tuple[str, int, float]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from flashcore.model.record import Facts, Subject
 from flashcore.model.text import significant
-from flashcore.report.cells import Cell, missing
+from flashcore.report.cells import Cell, missing, number_cell
 from flashcore.report.view import ROOFLINE, Book, Page
 
 
@@ -29,4 +29,4 @@ def _cell(facts: Facts, name: str, subject: Subject) -> Cell:
         return missing(fact.note if fact else "")
     low, high = (facts.number(name + end, subject) for end in ("_low", "_high"))
     interval = f"[{significant(low, 4)}, {significant(high, 4)}]" if low is not None and high is not None else ""
-    return Cell(significant(fact.number, 4), sort=fact.number, kind="number", detail=interval)
+    return number_cell(fact.number, 4, detail=interval)

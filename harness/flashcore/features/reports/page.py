@@ -9,6 +9,8 @@ from flashcore.explain.advice import advice
 from flashcore.explain.limiter import time_parts
 from flashcore.features.reports import kernels, traces
 from flashcore.model.suite import ImportedKernel
+from flashcore.model.text import fixed
+from flashcore.report.cells import Cell, missing, number_cell, whole_cell
 from flashcore.report.overview_page import MOST_STEPS
 from flashcore.report.view import INDEX, Book, Page
 
@@ -29,10 +31,27 @@ def page(book: Book) -> Page[dict[str, Any]] | None:
     alone = kernel and sum(map(kernel.runs_on, suite.shapes.values())) == 1  # its gain is that of all its launches
     view = {
         "rows": rows,
-        "ranges": kernels.ranges(book.record),
+        "figures": lambda row: [*_figures(row), _limiter(row)],
+        "ranges": [[Cell("\u2003" * row.depth + row.name), *_figures(row)] for row in kernels.ranges(book.record)],
         "steps": steps[:MOST_STEPS],
         "share": rows[0].percent if alone else None,
         "whole_time": time if time and time.timed else None,
         "surveyed": surveyed,
     }
     return Page(INDEX, "Overview", str(TEMPLATE), view, tables=kernels.tables(book.readings))
+
+
+def _figures(row: kernels.KernelRow) -> list[Cell]:
+    """The number of launches, their time, its share."""
+    why = row.us_reason or ""
+    return [
+        whole_cell(row.launches),
+        missing(why) if row.us is None else number_cell(row.us, 4),
+        missing(why) if row.percent is None else Cell(fixed(row.percent), sort=row.percent, kind="number"),
+    ]
+
+
+def _limiter(row: kernels.KernelRow) -> Cell:
+    if row.limited_by is None:
+        return missing(row.limited_by_reason or "")
+    return Cell(row.limited_by, title=f"at {row.shape}", kind="small")

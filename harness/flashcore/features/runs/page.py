@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from flashcore.explain.rows import Row
 from flashcore.records.index import Index, TimePoint, count
-from flashcore.report.cells import Cell, missing, number_cell
+from flashcore.report.cells import Cell, missing, number_cell, whole_cell
 from flashcore.report.view import MAX_SHAPES, Book, Page, variant_cell
 
 #: The newest runs that are shown, and of them those that are not folded.
@@ -73,7 +73,7 @@ class History:
                 Cell(f"{(run.commit or 'unknown')[:12]}{'+' * bool(run.dirty)}", kind="mono"),
                 Cell(run.gpu or "none"),
                 *best,
-                *(Cell(f"{n:,}", sort=n, kind="number") for n in (run.variants, run.checked, run.timed, run.profiled)),
+                *map(whole_cell, (run.variants, run.checked, run.timed, run.profiled)),
             ]
 
 
