@@ -34,7 +34,7 @@ class Cell:
         mark: a status word of the style sheet (``pass``, ``fail``, …).
         href: the link's target.
         detail: a second, smaller line or suffix.
-        share: % that a bar before the text shows.
+        share: % that a bar before the text shows, with a tick at ``tick`` %.
     """
 
     text: str
@@ -46,6 +46,7 @@ class Cell:
     href: str = ""
     detail: str = ""
     share: float | None = None
+    tick: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +212,7 @@ def _content(href: Href, cell: Cell) -> Markup:
     if cell.unit:
         inner += Markup('<span class="unit"> {}</span>').format(cell.unit)
     if cell.share is not None:
-        inner = bar(cell.share) + " " + inner
+        inner = bar(cell.share, cell.tick) + " " + inner
     if cell.detail:
         inner += Markup(' <span class="detail">{}</span>').format(cell.detail)
     return inner

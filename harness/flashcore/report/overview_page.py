@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log10
@@ -21,7 +21,7 @@ from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import cause_text
 from flashcore.model.groups import grouped
 from flashcore.model.suite import TIMING_MODES, Shape, Stage, Variant
-from flashcore.model.text import percentage, significant
+from flashcore.model.text import percentage, significant, whole
 from flashcore.report.cells import (
     Cell,
     check_cell,
@@ -136,6 +136,7 @@ class Stair:
         us: the variant's time.
         at, before: the positions of its time and its parent's; ``None`` if the parent is not drawn.
         usual: whether the row is shown by default.
+        uses: the share of its time that each resource takes, with its parent's.
     """
 
     variant: Variant
@@ -143,6 +144,7 @@ class Stair:
     at: float
     before: float | None
     usual: bool
+    uses: list[Cell]
 
     @property
     def slower(self) -> bool:
@@ -159,11 +161,9 @@ class Picture:
     """The ladder on a log scale: rows, ticks (position, label) and marks (class, position, label).
 
     Args:
-        uses: variant → resource → the share of the time that the resource takes.
         counted: whether any share comes from hardware counters.
     """
 
-    uses: Mapping[str, Mapping[str, Part]]
     stairs: list[Stair]
     ticks: list[tuple[float, str]]
     marks: list[tuple[str, float, str]]
@@ -386,7 +386,9 @@ def _picture(ladder: Ladder, timed: Sequence[ShownCase]) -> Picture:
         usual = variant.name in way or variant.is_reference
         # A bar starts at the parent's time only if the parent's row is shown.
         before = at(times[parent]) if parent and parent in (way if usual else times) else None
-        stairs.append(Stair(variant, us, at(us), before, usual))
+        shares_before = shares[parent] if parent and before is not None else {}
+        uses = [_use(shares[variant.name].get(r), shares_before.get(r)) for r in RESOURCES]
+        stairs.append(Stair(variant, us, at(us), before, usual, uses))
     ticks: list[tuple[float, str]] = []
     for us in _ticks(low, high):
         if not ticks or at(us) - ticks[-1][0] >= _LABEL_WIDTH:
@@ -396,12 +398,20 @@ def _picture(ladder: Ladder, timed: Sequence[ShownCase]) -> Picture:
         us = times[row.reference]
         marks.append(("reference", at(us), f"fastest reference: {row.reference} {significant(us, 3)} µs"))
     counted = any(use.counted for by_resource in shares.values() for use in by_resource.values())
-    return Picture(shares, stairs, ticks, marks, counted)
+    return Picture(stairs, ticks, marks, counted)
 
 
 def _columns(case: ShownCase) -> dict[str, Part]:
     """The shares of :data:`RESOURCES`; a case's compute roof is ``compute``."""
     return {("compute" if name == case.variant.roof else name): use for name, use in case.parts.uses.items()}
+
+
+def _use(use: Part | None, before: Part | None) -> Cell:
+    """The cell of a resource's share of the time, with the parent's."""
+    if use is None:
+        return Cell("–", title="unknown", kind="none")
+    text = whole(use.share) if use.share >= 1 else "<1"
+    return Cell(text, title=use.text, share=use.share, tick=before.share if before else None)
 
 
 #: Width of a tick's label on a phone, in percent of the scale.

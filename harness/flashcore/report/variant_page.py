@@ -168,21 +168,17 @@ class VariantView:
     @property
     def static(self) -> tuple[list[tuple[str, str]], list[list[Cell]]]:
         """Static facts that do not depend on the plan: columns (arch, kernel), and a row per fact."""
-        table: dict[str, dict[tuple[str, str], Fact]] = {}
-        for fact in self.facts:
-            s = fact.subject
-            if s.arch is not None and s.shape is None:
-                table.setdefault(fact.name, {})[s.arch, s.kernel or "all kernels"] = fact
-        archs = self.book.record.suite.archs
+        static = (f for f in self.facts if f.subject.arch and f.subject.shape is None)
+        facts = {(f.name, f.subject.arch or "", f.subject.kernel or "all kernels"): f for f in static}
+        archs = [*self.book.record.suite.archs]
         columns = sorted(
-            dict.fromkeys(column for facts in table.values() for column in facts),
-            key=lambda column: archs.index(column[0]) if column[0] in archs else len(archs),
+            dict.fromkeys((arch, kernel) for _, arch, kernel in facts), key=lambda c: [*archs, c[0]].index(c[0])
         )
         rows = []
-        for name in _in_order(table):
-            facts = table[name]
-            cells = [_figure(facts[c]) if c in facts else missing("not recorded", name) for c in columns]
-            rows.append([_name(name), *cells, Cell(_sources(facts.values()), kind="small")])
+        for name in _in_order({name for name, *_ in facts}):
+            known = [facts.get((name, *column)) for column in columns]
+            cells = [_figure(f) if f else missing("not recorded", name) for f in known]
+            rows.append([_name(name), *cells, Cell(_sources(known), kind="small")])
         return columns, rows
 
     @property
@@ -235,14 +231,12 @@ class VariantView:
         ][:MOST_ROWS]
 
     def _occupancy(self, arch: str, shape: Shape) -> Iterator[tuple[str | None, list[Fact | None]]]:
-        kernels: dict[str | None, dict[str, Fact]] = {}
-        for name in OCCUPANCY:
-            for fact in self.book.readings.static(name, self.variant.name, shape.name, arch):
-                if fact.subject.shape is not None:
-                    kernels.setdefault(fact.subject.kernel, {})[name] = fact
-        of_case = kernels.pop(None, {})
-        for kernel, by_name in (kernels or ({None: of_case} if of_case else {})).items():
-            yield kernel, [by_name.get(n, of_case.get(n)) for n in OCCUPANCY]
+        static = (self.book.readings.static(name, self.variant.name, shape.name, arch) for name in OCCUPANCY)
+        kernels = grouped((f.subject.kernel, f) for facts in static for f in facts if f.subject.shape is not None)
+        of_case = kernels.pop(None, [])
+        for kernel, facts in (kernels or ({None: of_case} if of_case else {})).items():
+            by_name = {f.name: f for f in (*of_case, *facts)}
+            yield kernel, [by_name.get(name) for name in OCCUPANCY]
 
     # --- measured -------------------------------------------------------------------------------
 

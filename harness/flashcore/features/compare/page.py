@@ -97,22 +97,17 @@ class View:
         return self.pairs.data()
 
     @property
-    def first(self) -> Mapping[str, Any]:
-        """The first pair."""
+    def sentence(self) -> str:
+        """The answer of the first pair."""
         shape = next(iter(self.data["shapes"].values()))
-        pair: Mapping[str, Any] = shape["pairs"][shape["first"]]
-        return pair
+        focus, against = (self.pairs.sides[int(i)].label for i in shape["first"].split())
+        between, behind = shape["pairs"][shape["first"]]["answer"]
+        return f"{focus} {between} {against}{behind}."
 
     @property
     def shapes(self) -> list[Shape]:
         """The first of each row's identical shapes."""
         return [row.shape for row in self.book.rows if row.shape.name in self.data["shapes"]]
-
-    @property
-    def names(self) -> list[str]:
-        """Of the first pair."""
-        first = next(iter(self.data["shapes"].values()))["first"]
-        return [self.data["sides"][int(i)][0] for i in first.split()]
 
     @property
     def rows(self) -> Iterator[tuple[bool, list[Cell]]]:

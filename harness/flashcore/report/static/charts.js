@@ -140,14 +140,12 @@
   const seen = new IntersectionObserver((entries) => {
     for (const { target, isIntersecting } of entries) if (isIntersecting) last = last.then(() => appear(target));
   }, { rootMargin: "600px" });
-  async function watch(part) {
-    await Promise.all(all(".plot", part).map(load));
-    for (const plot of all(".plot", part)) {
-      seen.observe(plot);
-      resized.observe(plot);
-      views(plot);
-      tools(plot);
-    }
+  async function watch(plot) {
+    await load(plot);
+    seen.observe(plot);
+    resized.observe(plot);
+    views(plot);
+    tools(plot);
   }
   const redraw = () => all(".plot").filter((plot) => plot.clientWidth > 0 && (plot.dataset.drawn || printed)).forEach(draw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
@@ -184,7 +182,7 @@
     if (table(plot)) offer("CSV", () => URL.createObjectURL(new Blob([csv(plot)], { type: "text/csv" })));
     plot.closest("figure").append(bar);
   }
-  add((part) => void watch(part)); // not awaited: the page is shown before its charts
+  add((part) => all(".plot", part).forEach(watch)); // not awaited: the page is shown before its charts
   // Chart kinds whose data and layout a separate script builds.
   window.charts = { draw, picture, csv, kinds: {} };
 })();
