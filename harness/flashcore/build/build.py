@@ -188,13 +188,8 @@ def _units(
             nvcc_command.refuse_unsafe((*flags, *linked_libraries.flags, variant.kind.file))
             operator = (OPERATOR,) if builder.torch_root is not None else ()
             wanted = (CUBIN, PLAN, *operator) if arch == host else (CUBIN,)
-            # The compiler is given what links lead to.
-            source = os.path.relpath(
-                os.path.realpath(Path(suite.root, variant.kind.file)), os.path.realpath(suite.root)
-            )
-            question = builder.inputs.question(
-                source, flags, generated[variant.problem], *builder.linked(variant, linked_libraries)
-            )
+            source, linked = nvcc_command.source_of(suite, variant), builder.linked(variant, linked_libraries)
+            question = builder.inputs.question(source, flags, generated[variant.problem], *linked)
             units.append(Unit(variant, arch, builder.root, question, flags, wanted, linked_libraries))
     return units, artifacts
 

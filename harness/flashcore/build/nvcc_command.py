@@ -36,15 +36,20 @@ def compile_flags(suite: Suite, variant: Variant, arch: str, debug: bool) -> tup
     )
 
 
+def source_of(suite: Suite, variant: Variant) -> str:
+    """A variant's file as nvcc gets it: what links lead to, relative to the suite, so that __FILE__ is the same in a
+    copy of the suite."""
+    top = os.path.realpath(suite.root)
+    return os.path.relpath(os.path.realpath(Path(top, variant.kind.file)), top)
+
+
 def command(suite: Suite, unit: Unit, nvcc: Path, problem: Path) -> list[str]:
     """nvcc's command for a unit, in the suite's folder; ``steps.sh`` adds where it puts its output.
 
     Args:
         problem: the folder of the problem's generated headers.
     """
-    # Relative to the suite, so that __FILE__ is the same in a copy of the suite.
-    top = os.path.realpath(suite.root)
-    source = re.sub("^(?=[-@])", "./", os.path.relpath(os.path.realpath(Path(top, unit.variant.kind.file)), top))
+    source = re.sub("^(?=[-@])", "./", source_of(suite, unit.variant))
     # nvcc splits -D at commas, so those in a macro's value (template arguments) are escaped.
     escaped = [flag.replace(",", "\\,") if flag.startswith("-D") else flag for flag in unit.flags]
     headers = (f"-I{problem.resolve()}", f"-I{HARNESS_INCLUDE}", *unit.libraries.flags)

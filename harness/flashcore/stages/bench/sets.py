@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from flashcore.runner.guarded import Outputs, write
-from flashcore.runner.inputs import NEW_SEED
+from flashcore.runner.inputs import NEW_SEED, bytes_of
 from flashcore.runner.kernel_call import Caller, KernelCall, initial
 from flashcore.runner.references import References
 from flashcore.stages.bench.timing import Restored, Timed, Timer
@@ -40,7 +40,7 @@ class Sets:
         self._references, self._where = References(), (problem, device, problem.KINDS[0])
         self._first = case.seeds[0]
         first = self._make(self._first)
-        input_bytes = sum(getattr(value, "nbytes", 0) for value in first.values())
+        input_bytes = bytes_of(first)
         written = {
             a: math.prod(a.sizes(params)) * getattr(torch, a.dtype).itemsize for a in case.arguments if a.mutable
         }
