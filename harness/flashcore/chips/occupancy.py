@@ -119,7 +119,7 @@ def occupancy(
         return Occupancy(0, 0, 0.0, (), DoesNotFit(reason))
     if cluster > 1:
         return Occupancy(None, None, None, (), CLUSTER_UNKNOWN(cluster))
-    warps = _warps(threads)
+    warps = warps_of(threads)
     by_resource: dict[Resource, int] = {
         "registers": blocks_by_registers(warps, registers),
         "shared memory": _by_smem(limit, static_smem + dynamic_smem),
@@ -135,7 +135,8 @@ def _up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
 
 
-def _warps(threads: int) -> int:
+def warps_of(threads: int) -> int:
+    """The warps of a block with so many threads."""
     return _up(threads, WARP) // WARP
 
 
@@ -160,7 +161,7 @@ def _refusal(limit: SmLimits, threads: int, registers: int, smem: int) -> str:
         return f"{threads:,} threads per block; a block has 1 to {MAX_THREADS:,}"
     if registers > MAX_REGISTERS:
         return f"{registers} registers per thread; the limit is {MAX_REGISTERS}"
-    warps = _warps(threads)
+    warps = warps_of(threads)
     # The launch check distributes warps evenly over the partitions, so a block of 5 warps counts as 8.
     needed = _up(registers * WARP, REGISTER_UNIT) * _up(warps, PARTITIONS)
     if needed > REGISTERS_PER_SM:
@@ -283,8 +284,8 @@ def what_if(
     if blocks(1, 0) < target:
         if not 1 <= threads <= MAX_THREADS:
             obstacle = f"a block has 1 to {MAX_THREADS:,} threads, not {threads:,}"
-        elif limit.warps // _warps(threads) < target:
-            obstacle = f"an SM holds {limit.warps} warps: {target} blocks of {_warps(threads)} do not fit"
+        elif limit.warps // warps_of(threads) < target:
+            obstacle = f"an SM holds {limit.warps} warps: {target} blocks of {warps_of(threads)} do not fit"
         else:
             obstacle = f"an SM holds {limit.blocks} blocks, whatever their size"
         return WhatIf(now, None, 0, 0, free_registers, free_smem, obstacle)

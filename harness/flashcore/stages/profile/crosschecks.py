@@ -101,7 +101,7 @@ class CountedLaunch:
 
     @cached_property
     def warps_per_block(self) -> int:
-        return -(-math.prod(self.row.block) // 32)
+        return occupancy.warps_of(math.prod(self.row.block))
 
     @cached_property
     def executed(self) -> Mapping[str, float]:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from flashcore.chips import occupancy
 from flashcore.model import catalogue
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, PHASE_SHARE, FactSpec, Kind, fact_of
@@ -268,7 +269,7 @@ def _opcodes(reading: MetricReading, opcodes: Sequence[str]) -> CounterValue:
 def _barriers_per_block(row: Result, executed: CounterValue) -> CounterValue:
     if executed.value is None:
         return executed
-    warps = math.prod(row.grid) * math.ceil(math.prod(row.block) / 32)
+    warps = math.prod(row.grid) * occupancy.warps_of(math.prod(row.block))
     return CounterValue(executed.value / warps) if warps else CounterValue(None, NO_NUMBER("an empty grid or block"))
 
 
