@@ -128,21 +128,18 @@ def run(context: Context, contests: Sequence[Contest], processes: int) -> Timing
         if len(timings.lost) == len(contests):
             break
         folder = context.folder / "turns" / f"{process:03d}"
-        timed: set[str] = set()
-
-        def is_open(contest: Contest, timed: set[str] = timed) -> bool:
-            return contest.name not in timed and contest.name not in timings.lost
-
+        done = {*timings.lost}
         # After a build crashed the process, its shape is timed again without that build.
-        for left in bench.attempts(grouped((c.after.shape, c) for c in contests), is_open):
+        for left in bench.attempts(grouped((c.after.shape, c) for c in contests), lambda c: c.name, done):
             tasks = [Task(name, _payload(context.device, here, process, rounds)) for name, here in left.items()]
             for result in context.workers.run(tasks, program, folder):
                 here = left[result.name]
                 if result.data is None:
                     _blame(result, here, timings)
+                    done.update(timings.lost)
                 else:
                     _settle(ShapeTimes.from_json(result.data), here, timings)
-                    timed.update(contest.name for contest in here)
+                    done.update(contest.name for contest in here)
         context.say(f"against: process {process + 1} of {processes}")
     for name in timings.lost:
         timings.times.pop(name, None)

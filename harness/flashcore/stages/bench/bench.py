@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any, TypeVar
 
@@ -93,7 +93,7 @@ def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
     gpu = context.gpu.name if context.gpu else None
     settled: dict[Case, TimedCase | CaseOutcome] = {}
     samples: dict[TimeKey, tuple[float, ...]] = {}
-    for left in attempts(groups, lambda case: case.case not in settled):
+    for left in attempts(groups, lambda case: case.case, settled):
         tasks: list[Task] = []
         for name, group in left.items():
             full = full_modes(context.suite, gpu, group[0], chosen.modes)
@@ -138,14 +138,17 @@ def _program(context: Context) -> Program:
 
 
 def attempts(
-    groups: Mapping[str, Sequence[_Item]], is_open: Callable[[_Item], bool]
+    groups: Mapping[str, Sequence[_Item]], key: Callable[[_Item], Hashable], done: Container[Hashable]
 ) -> Iterator[Mapping[str, Sequence[_Item]]]:
-    """The groups to time, by their tasks' names: all of them, then again those with open items until there are none.
+    """The groups to time, by their tasks' names: all of them, then again what is left of them, until all is done.
 
     The attempts are numbered, so that a resumed run repeats the same steps.
+
+    Args:
+        done: the keys of what is done; grows meanwhile.
     """
     for attempt in itertools.count():
-        left = {name: [item for item in group if is_open(item)] for name, group in groups.items()}
+        left = {name: [item for item in group if key(item) not in done] for name, group in groups.items()}
         if not any(left.values()):
             return
         yield {f"{name}~{attempt}" if attempt else name: items for name, items in left.items() if items}
