@@ -10,7 +10,7 @@ import pytest
 from flashcore.explain.limiter import time_parts
 from flashcore.model.record import Facts, Record
 from flashcore.report.case_view import SPEED_OF_LIGHT, CaseView
-from flashcore.report.cells import Bar
+from flashcore.report.cells import Cell
 from tests import factory
 from tests.conftest import two_names
 from tests.support.judged import book_of
@@ -18,9 +18,9 @@ from tests.support.judged import book_of
 BUSY = {"shared_wavefronts": 8e6, "l2_throughput": 70.0, "sm_throughput": None}
 
 
-def bars(record: Record, variant: str, shape: str) -> dict[str, Bar]:
+def bars(record: Record, variant: str, shape: str) -> dict[str, Cell]:
     book, suite = book_of(record), record.suite
-    return {bar.name: bar for bar in CaseView(book, suite.variants[variant], suite.shapes[shape]).speed_of_light}
+    return CaseView(book, suite.variants[variant], suite.shapes[shape]).speed_of_light
 
 
 def test_an_imported_kernel_has_ncus_own_figures(sample_record: Any) -> None:
@@ -28,7 +28,7 @@ def test_an_imported_kernel_has_ncus_own_figures(sample_record: Any) -> None:
     record = sample_record("triton_full")
     drawn = bars(record, "softmax_kernel", next(iter(record.suite.shapes)))
     assert list(drawn) == [name for name, _ in SPEED_OF_LIGHT]
-    figures = {name: bar.percent for name, bar in drawn.items() if bar.percent is not None}
+    figures = {name: bar.share for name, bar in drawn.items() if bar.share is not None}
     assert figures == pytest.approx(
         {
             "Compute": 44.70, "Memory": 46.69, "tensor pipe": 0.0, "FMA pipe": 21.33, "ALU pipe": 29.23,
@@ -42,12 +42,12 @@ def test_what_is_unmeasured_says_so_and_shares_are_those_of_the_limiters() -> No
     facts = factory.facts_of(BUSY, "fast", shape="mission")
     record = factory.record(facts=facts)
     drawn = bars(record, "fast", "mission")
-    assert drawn["Compute"].percent is None and "unmeasured: no reason given" in drawn["Compute"].cell.title
-    assert all(bar.cell.text == "unmeasured" for bar in drawn.values() if bar.percent is None)
-    assert drawn["tensor pipe"].percent == 20.0 and drawn["FMA pipe"].percent is None
+    assert drawn["Compute"].share is None and "unmeasured: no reason given" in drawn["Compute"].title
+    assert all(bar.text == "unmeasured" for bar in drawn.values() if bar.share is None)
+    assert drawn["tensor pipe"].share == 20.0 and drawn["FMA pipe"].share is None
     parts = time_parts(book_of(record).readings, "fast", "mission")
     for kind, name in (("l2", "L2"), ("shared", "shared memory")):  # ncu's time is that beside the launch
-        assert parts.share(kind) == pytest.approx((drawn[name].percent or 0) * (100 - parts.share("launch")) / 100)
+        assert parts.share(kind) == pytest.approx((drawn[name].share or 0) * (100 - parts.share("launch")) / 100)
     without = dataclasses.replace(record, facts=Facts([f for f in record.facts if f.source != "ncu"]))
     assert not bars(without, "fast", "mission")
 

@@ -605,7 +605,9 @@ def test_the_bars_of_memory_are_the_records_bytes(pages: dict[str, str]) -> None
     text = pages["variant/fast.html"]
     table = re.search(r'id="variant-fast-memory-mission">(.*?)</table>', text, re.DOTALL)
     assert table
-    rows = re.findall(r'<th scope="row">([^<]*)</th><td title="([^"]*)">.*?width:([\d.]+)%.*?<b>([^<]*)</b>', table[1])
+    rows = re.findall(
+        r'<th scope="row">([^<]*)</th><td [^>]*title="([^"]*)">.*?width:([\d.]+)%.*?</span> ([^<]*)', table[1]
+    )
     assert {"DRAM → L2", "L2 → DRAM"} <= {name for name, *_ in rows} and max(float(w) for _, _, w, _ in rows) == 100
     for name, title, _, figure in rows:
         fact = title.split("\n")[1].split(",")[0]

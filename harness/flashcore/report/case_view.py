@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from statistics import median
 from typing import Any
@@ -17,7 +17,6 @@ from flashcore.explain.resources import Part
 from flashcore.model.record import Listing
 from flashcore.model.text import percentage, significant, whole
 from flashcore.report.cells import (
-    Bar,
     Cell,
     fact_cell,
     missing,
@@ -151,30 +150,30 @@ class CaseView(ShownCase):
         return self.answer.steps[:MOST_STEPS]
 
     @property
-    def speed_of_light(self) -> list[Bar]:
-        """Utilization of compute and memory, then of their units; empty without counters."""
+    def speed_of_light(self) -> dict[str, Cell]:
+        """Utilization of compute and memory, then of their units, as bars; empty without counters."""
         here, before = _reader(self), _reader(self.parent) if self.parent else lambda _: None
-        bars = [Bar(name, self._share(fact), here(fact), before(fact)) for name, fact in SPEED_OF_LIGHT]
-        return bars if any(bar.percent is not None for bar in bars) else []
+        bars = {name: replace(self._share(fact), share=here(fact), tick=before(fact)) for name, fact in SPEED_OF_LIGHT}
+        return bars if any(bar.share is not None for bar in bars.values()) else {}
 
     def _share(self, fact: str) -> Cell:
         if fact not in _COMPUTED:
-            return self.book.cell(fact, self.subject)
+            return self.book.cell(fact, self.subject, with_unit=False)
         share, counter = _reader(self)(fact), self.book.cell(_COMPUTED[fact][1], self.subject)
         if share is not None:
             return number_cell(share, title=f"{_COMPUTED[fact][1]} over its maximum in the elapsed cycles")
         return counter if counter.kind == "missing" else missing("this GPU's peak or the elapsed cycles are unmeasured")
 
     @property
-    def phases(self) -> list[Bar]:
+    def phases(self) -> dict[str, Cell]:
         """Each phase's share of warp samples, and its prediction."""
-        record, bars = self.book.record, []
+        record, bars = self.book.record, {}
         before = phase_shares(record, self.parent.subject) if self.parent else {}
         for phase, share in phase_shares(record, self.subject).items():
             prediction = predicted_share(self.variant, phase, self.shape.name)
             text = "" if prediction is None or prediction.after is None else f"predicted {prediction.after:g} %"
             parent = before[phase].number if phase in before else None
-            bars.append(Bar(phase, fact_cell(share), share.number, parent, text))
+            bars[phase] = replace(fact_cell(share, with_unit=False), share=share.number, tick=parent, detail=text)
         return bars
 
     @property
@@ -184,21 +183,24 @@ class CaseView(ShownCase):
         return [Samples(words(time.mode), sorted(time.samples)) for time in times if time.samples]
 
     @property
-    def memory(self) -> list[Bar]:
+    def memory(self) -> dict[str, Cell]:
         """The bytes on each path between memories, as shares of the most; a total only without its parts."""
-        before = self.parent.number if self.parent else lambda _: None
         paths = [p for p in PATHS if self.number(p[1]) and all(self.number(x) is None for x in p[2:])]
-        most = max((_bytes(fact, self.number(fact)) for _, fact, *_ in paths), default=0.0) or 1.0
-        return [
-            Bar(
-                name,
+        most = max((_bytes(self, fact) or 0.0 for _, fact, *_ in paths), default=0.0) or 1.0
+
+        def share(case: ShownCase | None, fact: str) -> float | None:
+            size = _bytes(case, fact) if case else None
+            return None if size is None else 100 * size / most
+
+        return {
+            name: replace(
                 self.book.cell(fact, self.subject),
-                100 * _bytes(fact, self.number(fact)) / most,
-                None if (was := before(fact)) is None else 100 * _bytes(fact, was) / most,
-                "passes" if "wavefronts" in fact else "",
+                share=share(self, fact),
+                tick=share(self.parent, fact),
+                detail="passes" * ("wavefronts" in fact),
             )
             for name, fact, *_ in paths
-        ]
+        }
 
     @property
     def heat(self) -> list[HotKernel]:
@@ -207,9 +209,10 @@ class CaseView(ShownCase):
         return [_kernel(*listing, before, self.book.sources) for listing in self.book.listings(self.subject)]
 
 
-def _bytes(fact: str, value: float | None) -> float:
-    """The value in bytes: a pass through shared memory has 128."""
-    return (value or 0.0) * (128 if "wavefronts" in fact else 1)
+def _bytes(case: ShownCase, fact: str) -> float | None:
+    """A fact in bytes: a pass through shared memory has 128."""
+    value = case.number(fact)
+    return value and value * (128 if "wavefronts" in fact else 1)
 
 
 def _reader(case: ShownCase) -> Callable[[str], float | None]:

@@ -49,17 +49,6 @@ class Cell:
     tick: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """A share in % as a bar, with the parent's share as a tick and ``text`` after it."""
-
-    name: str
-    cell: Cell
-    percent: float | None
-    parent: float | None = None
-    text: str = ""
-
-
 def origin(fact: Fact) -> str:
     """A fact's source, subject and note, in up to three lines."""
     spec = FACTS.get(fact.name)
