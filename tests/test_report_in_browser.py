@@ -630,7 +630,7 @@ def test_the_script_shows_what_the_page_holds_of_every_pair(chromium: Browser, c
             times = [
                 text
                 for mode, row in zip(given["modes"], wanted["times"], strict=True)
-                for text in (mode, *("unmeasured" if isinstance(x, int) else x for x in row))
+                for text in (mode, *(x if isinstance(x, str) else "unmeasured" for x in row))
             ]
             assert message[-1].split() == " ".join(times).replace("\u00a0", " ").split()
         assert shown.console == []

@@ -43,7 +43,7 @@ def pair(data: Mapping[str, Any], focus: str, against: str, shape: str = "missio
     """What the page says of a pair; its times by their mode: before, after, ratio, interval and verdict, or the reasons
     why these are missing."""
     found = data["shapes"][shape]["pairs"][f"{place(data, focus)} {place(data, against)}"]
-    times = [[data["reasons"][x] if isinstance(x, int) else x for x in row] for row in found["times"]]
+    times = [[x if isinstance(x, str) else x["missing"] for x in row] for row in found["times"]]
     return {
         **found,
         "answer": " ".join(found["answer"]).replace("\u00a0", " "),

@@ -89,7 +89,7 @@
       this.fill("limiter", ...this.pair.flatMap((i, at) => [make("dt", {}, this.labels[i]), make("dd", {}, this.cases[at].limiter)]));
       this.fill("shape", this.name);
       ["before", "after"].forEach((part, at) => this.fill(part, ...breaks(this.sides[at])));
-      const shown = (text) => (typeof text === "number" ? missing(this.given.reasons[text]) : number(text));
+      const shown = (text) => (typeof text === "string" ? number(text) : missing(text.missing));
       this.fill("times", ...found.times.map(([before, after, ratio, interval, verdict], at) =>
         row(name(this.given.modes[at]), ...[before, after, ratio, interval].map(shown), plain(verdict))));
       this.fill("counters", ...this.counters(found.moved));

@@ -171,7 +171,6 @@ class _Pairs:
         self.places = {(s.variant.name, s.current): i for i, s in enumerate(sides)}
         records = {id(side.record): side.record for side in sides}.values()
         self.counters = [n for n in COUNTERS if any(record.facts.named(n) for record in records)]
-        self.reasons: dict[str, int] = {}
         self.incomparable = compare_records.comparable(book.other, book.record) if book.other is not None else ""
 
     def data(self) -> dict[str, Any]:
@@ -184,7 +183,6 @@ class _Pairs:
             "facts": [[n, FACTS[n].why] for n in self.counters],
             "modes": [words(name.removesuffix("_p50")) for name in TIMES],
             "shapes": shapes,
-            "reasons": list(self.reasons),
             "sources": sources,
             "lines": list(lines),
             "moved": compare_records.MOVED,
@@ -293,23 +291,19 @@ class _Pairs:
             "moved": list(self._moved(focus.at(shapes[i]), against, against.at(shapes[j]))),
         }
 
-    def _why(self, text: str) -> int:
-        """The place of a reason in ``reasons``, which stands for a value that is missing."""
-        return self.reasons.setdefault(text, len(self.reasons))
-
-    def _shown(self, side: PageSide, name: str, subject: CaseSubject) -> str | int:
+    def _shown(self, side: PageSide, name: str, subject: CaseSubject) -> str | dict[str, str]:
         """A time, or why it is missing."""
         fact = side.record.facts.get(name, subject)
         if fact is not None and fact.number:
             return quantity(fact.number, fact.unit)[0]
-        return self._why(self.book.why(name, subject) if side.current else "not in that record")
+        return {"missing": self.book.why(name, subject) if side.current else "not in that record"}
 
-    def _judged(self, change: Change | None, incomparable: str) -> list[str | int]:
+    def _judged(self, change: Change | None, incomparable: str) -> list[str | dict[str, str]]:
         """How many times faster, the interval, and the verdict."""
         if change is None or change.ratio is None:
-            why = self._why(incomparable or "one of the times is missing")
+            why = {"missing": incomparable or "one of the times is missing"}
             return [why, why, "–"]
-        interval = _interval(change) or self._why(change.no_interval)
+        interval = _interval(change) or {"missing": change.no_interval}
         return [f"{significant(change.ratio, 3)} ×", interval, change.outcome if change.evidence else "not judged"]
 
     def _moved(self, after: Subject, against: PageSide, before: Subject) -> Iterator[list[Any]]:
