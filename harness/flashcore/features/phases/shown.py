@@ -11,6 +11,7 @@ from flashcore.features.phases.timeline import UNMARKED
 from flashcore.model.intervals import ratio
 from flashcore.model.text import bracketed, percentage, significant
 from flashcore.report import write_standalone
+from flashcore.report.cells import Cell
 from flashcore.report.view import CHARTS
 
 HEADINGS = ("role", "phase", "warps", "entered per warp", "ns per warp", "share of its block's time", "largest overlap")
@@ -30,7 +31,7 @@ def write(recording: Recording, file: Path) -> None:
         notes=notes(recording),
         figure=figure(recording.line.spans),
         headings=HEADINGS,
-        table=table(recording.line.spans),
+        rows=[[*map(Cell, row)] for row in table(recording.line.spans)],
     )
 
 
