@@ -2,7 +2,7 @@
 // the address. A column is its distinct values in their order, those without a value last, and the index of each row's.
 "use strict";
 (() => {
-  const { state, all, make, headed, order, wordsOf, ordered, variantPage, focus, data, add } = window.flashcore;
+  const { state, all, make, headed, order, wordsOf, ordered, variantPage, focus, show, data, add } = window.flashcore;
   const WORDS = ["status", "variant", "arch", "shape", "kernel", "reason"];
   const FIELDS = ["kind", "fact", "tier", "variant", "q"];
   const AROUND = 12; // rows kept above and below those in view
@@ -38,11 +38,7 @@
     read() {
       const hidden = this.without();
       for (const box of all("[name=status]", this.form)) box.checked = !hidden.has(box.value);
-      for (const name of FIELDS) {
-        const field = this.form.elements[name];
-        const wanted = state.get(name) ?? "";
-        if (field.value.trim() !== wanted) field.value = wanted; // a space stays while the next word is typed
-      }
+      for (const name of FIELDS) show(this.form.elements[name], state.get(name));
       this.choose();
     }
     keep(typed) {

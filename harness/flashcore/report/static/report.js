@@ -17,13 +17,9 @@
   const KEPT = ["shape", "focus", "against"]; // carried over to the next page
   const address = () => (single ? location.hash.slice(1).split("?") : [location.hash.slice(1), location.search.slice(1)]);
   const params = () => new URLSearchParams(address()[1] ?? "");
-  let shown = address();
-  addEventListener("popstate", () => {
-    const [[page, query], [before, earlier]] = [address(), shown];
-    shown = address();
-    if ((!single || page === before) && query !== earlier) location.reload(); // after Back, reload to apply the address
-  });
   const listeners = [];
+  const notify = () => listeners.forEach((listener) => listener());
+  addEventListener("popstate", notify);
   const state = {
     get: (key) => params().get(key),
     // Each change is a history entry, except more letters in the field `typed`.
@@ -34,10 +30,9 @@
       const query = now.toString() ? `?${now}` : "";
       const to = single ? `#${address()[0]}${query}` : `${location.pathname}${query}${location.hash}`;
       if (query !== (params().toString() ? `?${params()}` : "")) history[step ? "pushState" : "replaceState"](null, "", to);
-      shown = address();
-      for (const listener of listeners) listener();
+      notify();
     },
-    // Calls the listener now, after every change, and after another page of a single file is shown.
+    // Calls the listener now, after every change, after Back, and after another page of a single file is shown.
     follow(listener) {
       listeners.push(listener);
       listener();
@@ -69,16 +64,15 @@
   const compare = (a, b) =>
     typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en");
   const heads = (table) => Array.from(table.tHead.rows[table.tHead.rows.length - 1].cells); // the last row, below column groups
-  function sort(table, index, down) {
+  function sort(table, index, down, rows = Array.from(table.tBodies[0].rows)) {
     const headings = heads(table);
-    const body = table.tBodies[0];
-    const keyed = Array.from(body.rows, (row) => [key(row, index), row]);
+    const keyed = rows.map((row) => [index < 0 ? 0 : key(row, index), row]);
     keyed.sort(([a], [b]) => {
       if (a === null || b === null) return (a === null) - (b === null);
       return down ? compare(b, a) : compare(a, b);
     });
     ordered(headings, headings[index], down);
-    body.append(...keyed.map(([, row]) => row));
+    table.tBodies[0].append(...keyed.map(([, row]) => row));
   }
   function ordered(headings, heading, down) {
     for (const other of headings) other.ariaSort = other === heading ? (down ? "descending" : "ascending") : null;
@@ -97,31 +91,37 @@
   function sortable(table) {
     const main = "main" in table.dataset;
     headed(table, (heading, index, down) => (main ? order(heading, down) : sort(table, index, down)));
-    if (main) state.follow(() => arrange(table));
+    const rows = Array.from(table.tBodies[0].rows);
+    if (main) state.follow(() => arrange(table, rows));
   }
   // Columns with data-more are hidden by default; `cols` in the address lists the differences from the default.
   const otherColumns = () => (state.get("cols") ?? "").split(",").filter(Boolean);
-  function arrange(table) {
+  function arrange(table, rows) {
     const [wanted, words, other] = [state.get("sort") ?? "", wordsOf(state.get("q")), otherColumns()];
     const at = heads(table).findIndex((heading) => heading.dataset.key === wanted.replace(/^-/, ""));
-    if (at >= 0) sort(table, at, wanted.startsWith("-"));
+    sort(table, at, wanted.startsWith("-"), rows);
     const hidden = heads(table).map((heading) => "more" in heading.dataset !== other.includes(heading.dataset.key));
     for (const row of table.rows) for (const cell of row.cells) cell.hidden = hidden[cell.cellIndex];
-    for (const row of table.tBodies[0].rows) {
+    for (const row of rows) {
       const text = row.textContent.toLowerCase();
       row.hidden = !words.every((word) => text.includes(word));
     }
   }
   function controls(form) {
-    form.elements.q.value = state.get("q") ?? "";
-    form.elements.q.addEventListener("input", ({ target }) => state.set({ q: target.value.trim() }, "q"));
     const boxes = all("[name=col]", form);
-    for (const box of boxes) {
-      box.checked = box.defaultChecked !== otherColumns().includes(box.value);
-      box.addEventListener("change", () =>
-        state.set({ cols: boxes.filter((b) => b.checked !== b.defaultChecked).map((b) => b.value).join(",") }));
-    }
+    form.addEventListener("input", ({ target }) => {
+      const cols = boxes.filter((box) => box.checked !== box.defaultChecked).map((box) => box.value).join(",");
+      state.set({ q: form.elements.q.value.trim(), cols }, target.name);
+    });
     form.addEventListener("submit", (event) => event.preventDefault());
+    state.follow(() => {
+      show(form.elements.q, state.get("q"));
+      for (const box of boxes) box.checked = box.defaultChecked !== otherColumns().includes(box.value);
+    });
+  }
+  // A field's text, unless it is only the space before the next word.
+  function show(field, text) {
+    if (field.value.trim() !== (text ?? "")) field.value = text ?? "";
   }
 
   // --- packed parts: of a page until it is loaded (`now`), a shape until it is selected, a fold until it is opened ---
@@ -150,28 +150,26 @@
     for (const part of all(".byshape", page)) part.hidden = part.dataset.shape !== select.value;
   }
   document.addEventListener("change", ({ target }) => {
-    if (!target.closest("[data-switch]")) return;
-    state.set({ shape: target.value });
-    showShape(target.closest(".page"));
+    if (target.closest("[data-switch]")) state.set({ shape: target.value });
   }, true);
 
   // --- the search for a variant: names from a separate file, since they are the same on every page ---
   const search = document.querySelector("[role=search]");
   const names = single ? all("[data-anchor^=variant-]").map((page) => page.dataset.title) : (window.variants ?? []);
   search?.lastElementChild.append(...names.map((name) => new Option(name)));
-  function open(name) {
+  function visit(name) {
     const link = make("a", { href: variantPage(name) });
     carry(link);
     location.href = link.href;
   }
   search?.addEventListener("input", ({ target, inputType }) => {
-    if (inputType === "insertReplacementText" && names.includes(target.value)) open(target.value);
+    if (inputType === "insertReplacementText" && names.includes(target.value)) visit(target.value);
   });
   search?.addEventListener("submit", (event) => {
     event.preventDefault();
     const word = search.firstElementChild.value.trim();
     const name = names.includes(word) ? word : names.find((other) => other.includes(word));
-    if (name) open(name);
+    if (name) visit(name);
   });
 
   // Adds behavior to a page, or to an unfolded part of it.
@@ -182,13 +180,14 @@
     return Promise.all([...makers.map((maker) => maker(root)), ...all(":not(div).now", root).map(unfold)]);
   }
   window.flashcore = {
-    state, all, make, unpacked, data, headed, order, ordered, wordsOf, variantPage, focus,
+    state, all, make, unpacked, data, headed, order, ordered, wordsOf, variantPage, focus, show,
     // Runs `maker(root)` on the document, and on parts unfolded later.
     add: (maker) => makers.push(maker),
   };
   // Other scripts, which follow this one, have added theirs by then.
   document.addEventListener("DOMContentLoaded", async () => {
-    await Promise.all([enliven(document), ...(single ? [show()] : all(".page").map(showShape))]);
+    listeners.push(() => showShape(document.querySelector(".page.current") ?? document.querySelector(".page")));
+    await Promise.all([enliven(document), single ? open() : showShape(document.querySelector(".page"))]);
     document.documentElement.classList.remove("pending");
   });
 
@@ -230,7 +229,7 @@
   });
 
   // --- all pages in one file: show the one in the address; the others stay packed until they are opened ---
-  async function show() {
+  async function open() {
     const name = decodeURIComponent(address()[0]);
     const matches = all("script.packed[data-anchor]").filter((s) => name === s.dataset.anchor || name.startsWith(s.dataset.anchor + "-"));
     const [packed] = matches.sort((a, b) => b.dataset.anchor.length - a.dataset.anchor.length);
@@ -240,12 +239,12 @@
     for (const other of all(".page")) other.classList.toggle("current", other === page);
     document.title = document.title.replace(/^[^·]*·/, `${page.dataset.title} ·`);
     await showShape(page);
-    for (const listener of listeners) listener();
+    notify();
     if (target && target !== page) target.scrollIntoView();
     else scrollTo(0, 0);
   }
   if (single) {
     document.body.classList.add("paged");
-    addEventListener("hashchange", show);
+    addEventListener("hashchange", open);
   }
 })();
