@@ -68,6 +68,7 @@ COLUMNS = (
     ("finding", "finding", "", "derived from the facts"),
     ("technique", "technique", "", "its change from the parent"),
 )
+DESCRIPTIONS = {name: why for _, name, _, why in COLUMNS}
 USUAL = 8
 #: Resource → its column in the ladder's picture; ``compute`` is the variant's compute roof.
 RESOURCES = {
@@ -206,6 +207,7 @@ class Overview:
 
     book: Book
     usual = USUAL
+    why = DESCRIPTIONS
     resources = RESOURCES
     untimed = f"; gain unmeasured: {UNTIMED}"
     little = AT_RISK

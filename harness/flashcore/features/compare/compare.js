@@ -36,7 +36,6 @@
       this.labels = this.given.sides.map(([label]) => label);
       this.form = this.page.querySelector("form[data-pair]");
       this.form.addEventListener("change", ({ target }) => state.set({ [target.name]: target.value }));
-      this.form.addEventListener("submit", (event) => event.preventDefault());
       const worse = this.page.querySelector("[data-worse]");
       worse?.addEventListener("change", () => {
         for (const other of all(".changed tbody tr:not(.worse)", this.page)) other.hidden = worse.checked;

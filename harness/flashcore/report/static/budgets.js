@@ -18,7 +18,6 @@
       this.height = 27;
       headed(table, (heading, _, down) => order(heading, down));
       for (const kind of ["input", "change"]) this.form.addEventListener(kind, ({ target }) => this.keep(target.type === "search" ? target.name : ""));
-      this.form.addEventListener("submit", (event) => event.preventDefault());
       this.form.elements.clear.addEventListener("click", () => this.only({}));
       this.box.addEventListener("scroll", () => this.draw());
       new ResizeObserver(() => this.draw()).observe(this.box);

@@ -113,7 +113,6 @@
       const cols = boxes.filter((box) => box.checked !== box.defaultChecked).map((box) => box.value).join(",");
       state.set({ q: form.elements.q.value.trim(), cols }, target.name);
     });
-    form.addEventListener("submit", (event) => event.preventDefault());
     state.follow(() => {
       show(form.elements.q, state.get("q"));
       for (const box of boxes) box.checked = box.defaultChecked !== otherColumns().includes(box.value);
@@ -153,6 +152,8 @@
     if (target.closest("[data-switch]")) state.set({ shape: target.value });
   }, true);
 
+  addEventListener("submit", (event) => event.preventDefault()); // forms only change the address
+
   // --- the search for a variant: names from a separate file, since they are the same on every page ---
   const search = document.querySelector("[role=search]");
   const names = single ? all("[data-anchor^=variant-]").map((page) => page.dataset.title) : (window.variants ?? []);
@@ -165,8 +166,7 @@
   search?.addEventListener("input", ({ target, inputType }) => {
     if (inputType === "insertReplacementText" && names.includes(target.value)) visit(target.value);
   });
-  search?.addEventListener("submit", (event) => {
-    event.preventDefault();
+  search?.addEventListener("submit", () => {
     const word = search.firstElementChild.value.trim();
     const name = names.includes(word) ? word : names.find((other) => other.includes(word));
     if (name) visit(name);
