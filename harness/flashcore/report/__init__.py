@@ -19,7 +19,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from flashcore import __version__
 from flashcore.errors import UsageError
@@ -245,7 +245,7 @@ def environment(single_file: bool) -> Environment:
         "json": _json,
         "data": lambda data: _packed(_json(data)),
         "packed": _packed,
-        "breaks": _breaks,
+        "breaks": cells.breaks,
         "counted": count,
         "significant": significant,
         "whole": whole,
@@ -276,11 +276,6 @@ def _shade(part: Part, parts: Sequence[Part]) -> str:
     """The style of a part of the time: stall reasons have one color in shades, in the bar and in its legend."""
     stalls = [x for x in parts if x.kind.startswith("stall")]
     return f";opacity:{max(1 - stalls.index(part) / 5, 0.4):g}" if part in stalls else ""
-
-
-def _breaks(name: str) -> Markup:
-    """A name that may be broken after its underscores."""
-    return Markup("_<wbr>").join(escape(part) for part in name.split("_"))
 
 
 def _json(data: Any) -> Markup:

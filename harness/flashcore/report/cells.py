@@ -96,6 +96,11 @@ def unbroken(text: str) -> str:
     return text.replace(" ×", "\u00a0×")
 
 
+def breaks(name: str) -> Markup:
+    """A name that may be broken after its underscores."""
+    return Markup("_<wbr>").join(map(escape, name.split("_")))
+
+
 def words(name: str) -> str:
     """A name as words: ``back to back``."""
     return name.replace("_", " ")

@@ -24,6 +24,7 @@ from flashcore.model.suite import TIMING_MODES, Shape, Stage, Variant
 from flashcore.model.text import percentage, significant, whole
 from flashcore.report.cells import (
     Cell,
+    breaks,
     check_cell,
     missing,
     not_applicable,
@@ -222,7 +223,7 @@ class Overview:
         """The table of all problems: shape, winner, time, and what it is compared with."""
         return [
             [
-                Cell(s.row.name, title=s.shape.params_text, href=f"{INDEX}?shape={s.shape.name}"),
+                Cell(breaks(s.row.name), title=s.shape.params_text, href=f"{INDEX}?shape={s.shape.name}"),
                 *(s.answer.summary if s.answer else [missing(s.no_times)] * (3 if self.book.rates else 4)),
             ]
             for s in self.sections
