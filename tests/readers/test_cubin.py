@@ -119,6 +119,20 @@ def test_unlisted_spills_of_functions_are_unmeasured(name: str, listed: bool) ->
     assert (kernel.stack_bytes, kernel.spills, kernel.is_incomplete) == (None, None, True)
 
 
+def test_before_sm_70_only_a_frame_tells_that_a_function_uses_local_memory() -> None:
+    """There, the bits of a newer opcode are registers of an instruction that may be anything."""
+    data = sample("spills_sm_61")
+    for attribute, symbol, frame in ((0x11, 2, 152), (0x12, 6, 0xFFFFFFFF)):
+        had = struct.pack("<BBHII", 4, attribute, 8, symbol, frame)
+        assert had in data
+        data = data.replace(had, struct.pack("<BBHII", 4, attribute, 8, symbol, 0))
+    (text,) = (s for s in cubin.sections_of(data) if s.name.startswith(".text."))
+    at = text.offset + 112 + 160  # in the called function
+    data = data[:at] + struct.pack("<H", 0x1983) + data[at + 2 :]
+    (kernel,) = cubin.parse(data, "sm_61", "called").kernels
+    assert (kernel.stack_bytes, kernel.is_incomplete) == (0, False)
+
+
 def test_a_function_that_claims_more_code_than_there_is_is_refused() -> None:
     place = struct.pack("<QQ", 192, 19008)  # the start and size of the called function
     data = sample("spills_called")

@@ -194,7 +194,8 @@ class _Image:
                 raise ValueError("functions overlap")
             for at in range(function.start, function.start + function.size, 16):
                 opcode = int.from_bytes(self.data[section.offset + at : section.offset + at + 2], "little") & 0xFFF
-                if opcode in (_STL, _LDL) or (self.generation < 70 and self.frames.get(function.name)):
+                # Instructions before sm_70 have another layout, in which these bits are registers.
+                if opcode in (_STL, _LDL) if self.generation >= 70 else self.frames.get(function.name):
                     uses[section.name].add(at)
         return uses
 
