@@ -60,6 +60,8 @@ a.cu(9): error: expected a ";"
         ("ptxas info : 0 bytes\nptxas error   : Entry function 'k' uses too much shared data", "ptxas error", "data"),
         ("  template argument\n" * 5000 + WARNED, 'a.cu(4): error: identifier "y" is undefined', "y = 3;"),
         ("a.cu(9): error: not allowed. The flag '--relaxed' can be used.", "a.cu(9): error", "`flags`"),
+        ("a.cu(9): error: a kernel launch requires separate compilation mode", "a.cu(9): error", "-rdc=true"),
+        ("c.h:9:10: fatal error: impl/cuda_cmake_macros.h: No such file or directory", "c.h:9", "CUDA build"),
         ("something of another tool", "something of another tool", ""),
     ],
 )

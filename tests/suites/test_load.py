@@ -141,12 +141,13 @@ MEANING: list[tuple[Change, str]] = [
     ({"baseline": "fastest"}, "baseline: expected a variant, found 'fastest'"),
     (
         {"flags": ["-O3 -arch=sm_80"]},
-        "flags: expected flags without what `archs`, `include`, `libraries` and DEBUG=1 declare, found '-arch=sm_80'",
+        "flags: expected flags of one file's compilation, without -rdc and what `archs`, `include`, `libraries` and "
+        "DEBUG=1 declare, found '-arch=sm_80'",
     ),
     (
         {"variant.plain.flags": ["-Ilib"]},
-        "variant.plain.flags: expected flags without what `archs`, `include`, `libraries` and DEBUG=1 declare, "
-        "found '-Ilib'",
+        "variant.plain.flags: expected flags of one file's compilation, without -rdc and what `archs`, `include`, "
+        "`libraries` and DEBUG=1 declare, found '-Ilib'",
     ),
     (
         {"variant.torch_mul.libraries": ["m"]},

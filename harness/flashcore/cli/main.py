@@ -146,6 +146,11 @@ class _Parser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {' '.join(hints)}\n  hint: {plugin.WHERE}")
         return parsed, unknown
 
+    def error(self, message: str) -> NoReturn:
+        name = message.removeprefix("argument ").partition(":")[0]
+        dash = "expected one argument" in message and f"\n  hint: a value that starts with a dash: {name}=VALUE"
+        super().error(message + (dash or ""))
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         try:
             super()._check_value(action, value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+from collections.abc import Mapping
 
 from flashcore.model.causes import CompileFailed, CompilerStopped
 
@@ -17,10 +18,13 @@ _FIRST = re.compile(
     re.MULTILINE,
 )
 _MOST_CHARACTERS = 20_000  # of a message
+#: What to do about an error in a suite's source, by a part of its message.
 _HINTS = {
     "flashcore_launch_plan": "end the source with FLASHCORE_VARIANT(plan, launch) or FLASHCORE_LAUNCHER(launch)",
     "undefined reference": "include the file that defines it in the source, or name its library in `libraries`",
     "flag '--": "add the flag to `flags` of the suite, or of the variant",
+    "separate compilation": "a variant is one file without -rdc=true; `flashcore audit` reads what a build links",
+    "cuda_cmake_macros.h": "torch's CPU build lacks this header: install a CUDA build, which needs no GPU to compile",
     "No such file": "name its folder in `include`, its library in `libraries`, or its Python package in `packages`",
 }
 
@@ -43,11 +47,15 @@ def failed(message: str) -> CompileFailed | CompilerStopped:
     return CompilerStopped(message[:_MOST_CHARACTERS])
 
 
-def compile_failed(message: str) -> CompileFailed:
-    """The cause of a failed build: the first error, with its place if the tool names it."""
+def compile_failed(message: str, hints: Mapping[str, str] = _HINTS) -> CompileFailed:
+    """The cause of a failed build: the first error, with its place if the tool names it.
+
+    Args:
+        hints: a part of a message → what to do about it.
+    """
     error, place = _FIRST.search(message), _ERROR.search(message)
     if error:
         message = ((error["linker"] or error["other"]) + error["more"]).rstrip()
-        message += next((f"\n  hint: {hint}" for part, hint in _HINTS.items() if part in message), "")
+        message += next((f"\n  hint: {hint}" for part, hint in hints.items() if part in message), "")
     message = message[:_MOST_CHARACTERS]
     return CompileFailed(message, place["file"], int(place["line"])) if place else CompileFailed(message)

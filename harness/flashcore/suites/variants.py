@@ -166,7 +166,8 @@ class Variants:
 
     def _check_flags(self, key: str, flags: Iterable[str]) -> None:
         for flag in filter(_RESERVED.fullmatch, _words("flags", flags)):
-            expected = "flags without what `archs`, `include`, `libraries` and DEBUG=1 declare"
+            keys = "`archs`, `include`, `libraries` and DEBUG=1"
+            expected = f"flags of one file's compilation, without -rdc and what {keys} declare"
             self._mistakes.add(f"{key}.flags".lstrip("."), expected, repr(flag))
 
     def _kind(self, key: str, form: VariantForm) -> VariantKind | None:

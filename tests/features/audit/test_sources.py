@@ -70,6 +70,41 @@ def test_a_source_that_does_not_compile_says_why(
     assert 'kernel.cu(1): error: identifier "exponential" is undefined' in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("text", "fix"),
+    [
+        ("#include <theirs.h>", "-I FOLDER"),
+        ("constexpr int two() { return 2; }\n__global__ void k(int* x) { *x = two(); }", "-std=c++17 FLAG"),
+        ("__global__ void k(int n) { if (n) k<<<1, 1>>>(n - 1); }", "audit the library or program"),
+    ],
+)
+def test_the_hint_of_a_failed_compilation_is_an_option_of_the_audit(
+    text: str, fix: str, compiler: toolchain.Nvcc, source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source.write_text(text)
+    assert main(["audit", str(source), "--arch", "sm_90"]) == Exit.USAGE
+    hint = capsys.readouterr().err.partition("hint: ")[2]
+    assert fix in hint and "`" not in hint
+
+
+def test_flags_that_start_with_a_dash_get_the_form_that_takes_them(
+    source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["audit", str(source), "--flags", "-Iinclude"])
+    assert "--flags=VALUE" in capsys.readouterr().err
+
+
+def test_a_folder_without_compiled_code_tells_how_its_sources_are_read(
+    source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["audit", str(source.parent)]) == Exit.UNMEASURED
+    assert f"{source.parent}/*.cu" in capsys.readouterr().out
+    source.unlink()
+    assert main(["audit", str(source.parent)]) == Exit.UNMEASURED
+    assert "no CUDA code" in capsys.readouterr().out
+
+
 def test_each_kernel_has_a_row_with_its_facts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "pkg.so"
     file.write_bytes(library(both()))

@@ -29,6 +29,7 @@ PLUGIN = Plugin(
             "code_too_large": "TOO_LARGE",
             "format_not_read": "NOT_READ",
             "no_device_code": "NO_DEVICE_CODE",
+            "not_compiled": "NOT_COMPILED",
             "spills_unlisted": "SPILLS_UNLISTED",
         }.items()
     },

@@ -15,6 +15,8 @@ NOT_READ = Template("format_not_read", "not read: {format}")
 NO_DEVICE_CODE = Template(
     "no_device_code", "no CUDA code: expected a library, an object, an archive, a wheel, a fatbin, a cubin or PTX"
 )
+#: A folder of sources.
+NOT_COMPILED = Template("not_compiled", "no compiled CUDA code; sources are compiled if they are named: {pattern}")
 #: The cubin has no spill notes, which older compilers do not write, or it calls functions with stack frames.
 SPILLS_UNLISTED = Template(
     "spills_unlisted", "the cubin does not list them, or not all; its stack frame has {stack_bytes} B"

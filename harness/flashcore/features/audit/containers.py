@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from flashcore.errors import UsageError
-from flashcore.features.audit.causes import DAMAGED, NEEDS_PACKAGE, NO_DEVICE_CODE, NOT_READ, TOO_LARGE
+from flashcore.features.audit.causes import DAMAGED, NEEDS_PACKAGE, NO_DEVICE_CODE, NOT_COMPILED, NOT_READ, TOO_LARGE
 from flashcore.model.cause import Cause
 from flashcore.readers import cubin
 
@@ -106,10 +106,16 @@ def read(path: Path) -> Iterator[DeviceCode]:
         UsageError: it does not exist.
     """
     if path.is_dir():
-        for file in sorted(p for p in path.rglob("*") if p.is_file()):
+        files, is_empty = sorted(p for p in path.rglob("*") if p.is_file()), True
+        for file in files:
             # In a compiler's cache, each cubin was compiled from the PTX next to it.
             if not (file.suffix == ".ptx" and file.with_suffix(".cubin").is_file()):
-                yield from _file(file, file.relative_to(path).as_posix())
+                for code in _file(file, file.relative_to(path).as_posix()):
+                    yield code
+                    is_empty = False
+        if is_empty:
+            source = next((file for file in files if file.suffix == ".cu"), None)
+            yield DeviceCode(path.resolve().name, NOT_COMPILED(f"{source.parent}/*.cu") if source else NO_DEVICE_CODE())
     elif path.is_file():
         yield from _file(path, path.name, listed=True)
     else:

@@ -14,6 +14,11 @@ from flashcore.model.cause import cause_text
 from flashcore.readers.compiler_log import compile_failed
 
 SUFFIX = ".cu"
+_HINTS = {
+    "flag '--": "--flags='-O3 -std=c++17 FLAG'",
+    "separate compilation": "audit the library or program that your build links",
+    "No such file": "--flags='-O3 -std=c++17 -I FOLDER'",
+}
 
 
 def command(source: Path, archs: Sequence[str], flags: str) -> list[str]:
@@ -50,5 +55,6 @@ def compiled(words: Sequence[str], folder: Path) -> Path:
     made = folder / Path(words[-1]).name
     done = toolchain.ask([*words, "-o", made])
     if done.returncode:
-        raise UsageError(f"{shlex.join(words)}: {cause_text(compile_failed((done.stderr + done.stdout).strip()))}")
+        cause = compile_failed((done.stderr + done.stdout).strip(), _HINTS)
+        raise UsageError(f"{shlex.join(words)}: {cause_text(cause)}")
     return made
