@@ -19,3 +19,15 @@ def test_a_kernel_has_its_facts_and_those_of_its_first_plan() -> None:
         ["slow", "sm_80", "slow_kernel", "96", "0", "0", "0", "1,024", "unmeasured", "unmeasured"],
         ["split", "sm_80", "unsupported", *"-" * 7],
     ]
+
+
+def test_launches_that_are_unknown_have_their_reason_once() -> None:
+    plans = [
+        factory.plan("fast", "mission"),
+        *(factory.plan("slow", shape, error="write the launch") for shape in ("mission", "long", "mission")),
+        factory.plan("split", "long", error="expected an even size"),
+    ]
+    assert [*build.unplanned(plans)] == [
+        "no launches: slow/mission and 1 more shape: write the launch",
+        "no launches: split/long: expected an even size",
+    ]

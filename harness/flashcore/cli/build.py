@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from flashcore.build import build
@@ -12,7 +12,9 @@ from flashcore.cli import options, progress
 from flashcore.cli.grid import cell, grid
 from flashcore.errors import Exit
 from flashcore.model.causes import MachineStopped
+from flashcore.model.groups import grouped
 from flashcore.model.record import Artifact, Fact, Facts, Plan, unlaunched_note
+from flashcore.model.text import count
 from flashcore.pipeline.opening import open_context
 from flashcore.stages.compiling import compile_all
 
@@ -51,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         return Exit.OK
     with progress.shown(arguments.quiet) as say:
         built = compile_all(replace(context, say=say))
-    print("\n".join([table(built.artifacts, built.facts), *unlaunched_note(built.artifacts)]))
+    print("\n".join([table(built.artifacts, built.facts), *unlaunched_note(built.artifacts), *unplanned(built.plans)]))
     return exit_code(built.artifacts, built.plans)
 
 
@@ -61,6 +63,15 @@ def exit_code(artifacts: Iterable[Artifact], plans: Iterable[Plan]) -> Exit:
     if not all(isinstance(cause, MachineStopped) for cause in failures):
         return Exit.FAILED
     return Exit.INCAPABLE if failures else Exit.OK
+
+
+def unplanned(plans: Iterable[Plan]) -> Iterator[str]:
+    """A line for each reason why a variant's launches are unknown, with the shapes that it is for."""
+    reasons = grouped(((p.variant, p.error), p.shape) for p in plans if p.cause)
+    for (variant, error), shapes in reasons.items():
+        first, *others = dict.fromkeys(shapes)
+        more = f" and {count(len(others), 'more shape')}" if others else ""
+        yield f"no launches: {variant}/{first}{more}: {error}"
 
 
 def table(artifacts: Sequence[Artifact], measured: Iterable[Fact]) -> str:
