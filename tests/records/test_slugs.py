@@ -40,6 +40,16 @@ def test_long_names_and_overloads_are_told_apart() -> None:
     assert slugs.variants(["f(float)", "f(int)"])["f(int)"] == result["f(int)"], "whatever their order"
 
 
+def test_a_long_path_keeps_its_end() -> None:
+    folders = "/".join(["build", "CMakeFiles", "target.dir"] * 3)
+    paths = [f"{folders}/{name}.cu.o" for name in ("first", "second")]
+    first, second = (slugs.end_slug(path) for path in paths)
+    assert re.fullmatch(r"[a-z]\w*_target_dir_first_cu_o_[0-9a-f]{6}", first) and len(first) <= 60
+    assert "second_cu_o" in second and slugs.end_slug(f"other/{paths[0]}") != first
+    for short in ("a/first.cu.o", "x" * 90):
+        assert slugs.end_slug(short) == slugs.slug(short)
+
+
 @pytest.mark.parametrize(
     ("parameters", "slug"),
     [

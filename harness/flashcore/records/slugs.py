@@ -17,9 +17,21 @@ _LONGEST = 60  # they name files; runs allow 100
 
 def slug(text: str) -> str:
     """The text as a record's name, ``[a-z][a-z0-9_]*``; a long one is cut and gets a hash."""
-    plain = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
-    plain = plain if plain[:1].isalpha() else f"k_{plain}".rstrip("_")
+    plain = _plain(text)
     return plain if len(plain) <= _LONGEST else f"{plain[: _LONGEST - 7].rstrip('_')}_{_hash(text)}"
+
+
+def end_slug(path: str) -> str:
+    """As :func:`slug`; a long path loses its first folders, as far as its end is short enough, and gets a hash."""
+    folders = path.split("/")
+    ends = (_plain("/".join(folders[i:])) for i in range(1, len(folders)))
+    end = next((end for end in ends if len(end) <= _LONGEST - 7), "")
+    return f"{end}_{_hash(path)}" if end and len(_plain(path)) > _LONGEST else slug(path)
+
+
+def _plain(text: str) -> str:
+    plain = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
+    return plain if plain[:1].isalpha() else f"k_{plain}".rstrip("_")
 
 
 def checked(name: str) -> str:

@@ -50,7 +50,7 @@ def test_a_table_lists_the_kernels_and_the_later_code(binary: Path, capsys: pyte
     rows = {tuple(line.split()) for line in lines[2:12]}
     assert {row[-1] for row in rows} == KERNELS
     assert lines[12].startswith("10 kernels in 1 file for sm_80, sm_90a")
-    assert lines[13] == "pkg.cpython-311-x86_64-linux-gnu.so: 1 PTX texts for sm_90"
+    assert lines[13] == "pkg.cpython-311-x86_64-linux-gnu.so: 1 PTX text for sm_90"
 
 
 def test_the_record_has_the_cubins_facts(run: str) -> None:
@@ -64,6 +64,13 @@ def test_the_record_has_the_cubins_facts(run: str) -> None:
 def test_any_file_name_can_be_recorded(tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"\xff.fatbin")).write_bytes(both())
     assert main(["audit", str(tmp_path), "--keep", "--profiles", str(tmp_path / "profiles")]) == Exit.OK
+
+
+def test_what_is_unmeasured_has_its_cause_below_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "called.cubin"
+    file.write_bytes(sample("spills_recursive"))
+    assert main(["audit", str(file)]) == Exit.OK
+    assert "unmeasured in 1 kernel: the stack depends on values at run time" in capsys.readouterr().out
 
 
 def test_code_that_cannot_be_read_is_listed_and_is_no_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

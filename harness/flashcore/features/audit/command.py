@@ -7,6 +7,7 @@ import shlex
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from glob import glob
@@ -194,5 +195,7 @@ def _remarks(record: Record, content: Inventory) -> Iterator[str]:
     if shown := record.facts.named("sass_instructions"):
         yield f"{len(shown)} of the kernels disassembled in that time"
     yield from record.suite.notes
+    for why, n in Counter(cause_text(k.content.missing) for k in content.kernels if k.content.missing).items():
+        yield f"unmeasured in {count(n, 'kernel')}: {why}"
     for one in content.unread:
         yield f"unreadable: {content.files[one.variant]} {one.place} {one.arch}: {cause_text(one.cause)}"

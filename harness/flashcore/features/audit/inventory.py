@@ -22,7 +22,7 @@ from flashcore.model.groups import grouped
 from flashcore.model.text import matches_any
 from flashcore.readers import cubin
 from flashcore.readers.kernel_names import canonical, distinct
-from flashcore.records.slugs import slug
+from flashcore.records.slugs import end_slug
 
 #: The version and the tags in a library's name.
 _TAGS = re.compile(r"(-[0-9a-f]{8})?(\.c(python-|p\d)[\w-]+|\.abi3)?\.(so[.\d]*|pyd|dll)$")
@@ -119,8 +119,9 @@ def inventory(
 
 
 def _variant(file: str, taken: Iterable[str]) -> str:
-    """A short name that is the same for all versions of the file."""
-    name = slug(_TAGS.sub("", file.partition("!")[2] or file))
+    """A short name that is the same for all versions of the file; of a long path, its end."""
+    path = _TAGS.sub("", file.partition("!")[2] or file)
+    name = end_slug(path)
     number = 1
     while (numbered := f"{name}_{number}" if number > 1 else name) in taken:
         number += 1

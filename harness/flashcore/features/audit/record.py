@@ -32,13 +32,14 @@ from flashcore.model.record import (
     Value,
 )
 from flashcore.model.suite import Binary, Budget, Problem, Shape, Suite, Variant, Where
+from flashcore.model.text import count
 
 NAME, UNKNOWN = "audit", "unknown"
 _ARCH = re.compile(r"sm_(\d+)([af]?)")
 #: Systems on a chip, whose machine code runs on no other GPU, and which run no other's.
 _TEGRA = {53, 62, 72, 87, 101, 110}
 #: Kinds of code that are compiled at first use, or by the linker.
-_LATER = {"ptx": "PTX texts", "lto": "pieces of link-time code"}
+_LATER = {"ptx": "PTX text", "lto": "LTO-IR part"}
 _RESOURCES = (
     "registers",
     "stack_bytes",
@@ -79,8 +80,10 @@ def record_of(
     bare = {place for place, codes in inventory.codes.items() if codes and place not in judged}
     archs = {variant: [a for v, a in places if v == variant] or [UNKNOWN] for variant in inventory.files}
     every = tuple(dict.fromkeys(arch for of_file in archs.values() for arch in sorted(of_file, key=parts)))
-    later = [f"{inventory.files[v]}: {n} {_LATER[kind]} for {arch}" for (v, kind, arch), n in inventory.later.items()]
-    unread = f"{len(inventory.unread)} parts cannot be read" if inventory.unread else ""
+    later = [
+        f"{inventory.files[v]}: {count(n, _LATER[kind])} for {arch}" for (v, kind, arch), n in inventory.later.items()
+    ]
+    unread = f"{count(len(inventory.unread), 'part')} cannot be read" if inventory.unread else ""
     return Record(
         id=run_id,
         command=command,
