@@ -117,7 +117,7 @@ def test_a_command_refuses_options_that_it_does_not_use(
         ("DEBUG", "maybe", "DEBUG=maybe: expected 0 or 1"),
         ("CUDA_ARCH", "5.2", "CUDA_ARCH=5.2: expected one of the suite's archs (sm_80, sm_90a)"),
         ("MAX_JOBS", "many", "MAX_JOBS=many: expected the number of compilers to run at once"),
-        ("NVCC", "/nowhere/nvcc", "NVCC=/nowhere/nvcc: expected a compiler's path, found no such file"),
+        ("NVCC", "/nowhere/nvcc", "NVCC=/nowhere/nvcc: expected a compiler's path, found no program"),
     ],
 )
 def test_wrong_settings_exit_2(

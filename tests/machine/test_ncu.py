@@ -36,6 +36,20 @@ def test_find_ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.exit_code == 4
 
 
+def test_a_relative_path_is_that_of_the_same_program_in_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    for folder in (tmp_path, tmp_path / "here"):
+        shutil.copy("/bin/true", folder / "ncu")
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert ncu.find_ncu("./ncu") == tmp_path / "here" / "ncu" and ncu.find_ncu("ncu") == tmp_path / "ncu"
+    monkeypatch.setattr(ncu, "CUDA", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    assert ncu.find_ncu() == tmp_path / "ncu", "an empty PATH is no folder"
+
+
 def test_an_import_that_hangs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("NCU_STANDIN", "slow")
     with pytest.raises(FlashcoreError, match="did not finish within"):

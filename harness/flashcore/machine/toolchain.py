@@ -61,10 +61,13 @@ def site_packages() -> list[Path]:
 
 
 def program(name: str, before: Iterable[str | Path] = (), after: Iterable[str | Path] = ()) -> Path | None:
-    """A program in one of the folders ``before``, else on PATH, else in one of those ``after``; ``None`` if in none."""
-    places = (*before, os.environ.get("PATH", os.defpath), *after)
-    found = shutil.which(name, path=os.pathsep.join(map(str, places)))
-    return Path(found) if found else None
+    """A program in one of the folders ``before``, else on PATH, else in one of those ``after``; ``None`` if in none.
+
+    Its path is absolute: ``ncu`` alone, of ``./ncu``, would be looked for on PATH again.
+    """
+    places = map(str, (*before, os.environ.get("PATH", os.defpath), *after))
+    found = shutil.which(name, path=os.pathsep.join(filter(None, places)))  # an empty PATH is not the current folder
+    return Path(found).absolute() if found else None
 
 
 def cuda_home() -> list[str]:
@@ -93,7 +96,7 @@ def find_nvcc(cached: Path | None = None) -> Nvcc:
     if found := program(named) if named else program("nvcc", [*_pip_folders(), *cuda_home()], [CUDA]):
         return _from_cache(found.resolve(), cached)
     if named:
-        raise UsageError(f"NVCC={named}: expected a compiler's path, found no such file")
+        raise UsageError(f"NVCC={named}: expected a compiler's path, found no program")
     raise lacking("nvcc")
 
 
