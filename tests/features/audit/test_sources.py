@@ -39,6 +39,24 @@ def test_a_source_is_compiled_for_each_arch_by_the_shown_command(
     assert {tuple(row.split()[1:]) for row in by_hand} == {tuple(row.split()[1:]) for row in table[2:4]}
 
 
+def test_each_of_several_sources_has_its_kernels(
+    compiler: toolchain.Nvcc, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same.cu").write_text(SOURCE.replace("k(", f"of_{folder}("))
+    (tmp_path / "last.cu").write_text(SOURCE)
+    files = [str(tmp_path / name) for name in ("a/same.cu", "b/same.cu", "last.cu")]
+    assert main(["audit", *files, "--arch", "sm_90", "--kernel", "*"]) == Exit.OK
+    _, _, *rows, total, _, _, command = capsys.readouterr().out.splitlines()
+    assert {(row.split()[0], row.split()[-1]) for row in rows} == {
+        ("same_cu", "of_a"),
+        ("same_cu_2", "of_b"),
+        ("last_cu", "k"),
+    }
+    assert total.startswith("3 kernels in 3 files") and command.endswith("last.cu")
+
+
 def test_its_flags_are_the_owners(compiler: toolchain.Nvcc, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["audit", str(source), "--arch", "sm_90", "--max", "code_bytes=1000000", "--format", "csv"]
     sizes = []

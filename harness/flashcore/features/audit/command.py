@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from glob import glob
 from pathlib import Path
@@ -163,12 +165,12 @@ def _inventory(
     """The kernels of the files; CUDA sources are compiled, by the ``commands`` that this adds."""
     begin = time.monotonic()
     paths = [Path(file) for pattern in patterns for file in sorted(glob(pattern)) or [pattern]]
-    with tempfile.TemporaryDirectory() as temporary:
-        for i, path in enumerate(paths):
-            if path.suffix == sources.SUFFIX and path.is_file():
-                commands.append(sources.command(path, archs, flags))
-                (folder := Path(temporary, str(i))).mkdir()
-                paths[i] = sources.compiled(commands[-1], folder)
+    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(os.cpu_count()) as compilers:
+        compiled = [i for i, path in enumerate(paths) if path.suffix == sources.SUFFIX and path.is_file()]
+        commands += (sources.command(paths[i], archs, flags) for i in compiled)
+        folders = [Path(tempfile.mkdtemp(dir=temporary)) for _ in compiled]
+        for i, made in zip(compiled, compilers.map(sources.compiled, commands, folders), strict=True):
+            paths[i] = made
         content = inventory(paths, selected, archs, decisions)
     content.seconds = time.monotonic() - begin
     return content
