@@ -185,6 +185,28 @@ def test_what_no_macro_compiles_is_not_called_or_linked(tmp_path: Path) -> None:
     assert variant.libraries == ("cublas",)
 
 
+def test_kernels_of_headers_next_to_the_file_can_be_called(tmp_path: Path) -> None:
+    (tmp_path / "steps.cuh").write_text("__global__ void inner(float* y, int n) { y[n] = n; }")
+    (tmp_path / "run.cu").write_text(
+        '#include "steps.cuh"\nvoid outer(Model& m, int n) { inner<<<1, 32>>>(m.y, n); }\n'
+        "void simple(float* y, int n) { inner<<<1, 32>>>(y, n); }\n"
+    )
+    folder = tmp_path / "suite"
+    assert "\n  simple(" in source.suite_files(tmp_path / "run.cu", folder, "")["launch.cu"]
+    assert "  inner<<<" in source.suite_files(tmp_path / "run.cu", folder, "inner")["launch.cu"]
+    (tmp_path / "run.cu").write_text('#include "steps.cuh"\nvoid outer(Model& m) { inner<<<1, 32>>>(m.y, 1); }\n')
+    assert "  inner<<<" in source.suite_files(tmp_path / "run.cu", folder, "")["launch.cu"]
+
+
+def test_of_two_definitions_that_of_nvcc_is_called(tmp_path: Path) -> None:
+    (tmp_path / "both.cpp").write_text(
+        "#ifdef __CUDACC__\n__global__ void on_gpu\n#else\nvoid on_cpu\n#endif\n(float* y, int n) { y[n] = n; }\n"
+        "#ifndef __CUDACC__\nvoid also(float* y) { LAUNCH(y); }\n#endif\n"
+    )
+    text = source.suite_files(tmp_path / "both.cpp", tmp_path / "suite", "")["launch.cu"]
+    assert "  on_gpu<<<" in text and "also" not in text
+
+
 def test_a_file_without_what_can_be_called_gets_a_stub(tmp_path: Path) -> None:
     command.write(tmp_path / "suite", theirs(tmp_path, "__global__ void none(Params p) {}\n"))
     text = (tmp_path / "suite" / "launch.cu").read_text()

@@ -172,14 +172,18 @@ def _as_launched(function: CudaFunction, text: str, macros: Collection[str]) -> 
 
 
 def _chosen(file: Path, texts: Mapping[Path, str], macros: Collection[str], launcher: str) -> tuple[CudaFunction, str]:
-    """The function to call, and the names of those to choose from: the file's, or its headers' if it has none."""
-    main, *headers = (text for path, text in texts.items() if path.parent == file.resolve().parent)
-    every = [*functions(main)] or [function for text in headers for function in functions(text)]
-    names = ", ".join(dict.fromkeys(f.name for f in every)) or "none"
-    named = [f for f in every if f.name == launcher.partition("<")[0].rpartition(":")[2]]
+    """The function to call, and the names of those to choose from: the file's and those of the headers next to it.
+
+    Without a launcher, the headers' are chosen only if none of the file can be called."""
+    near = [text for path, text in texts.items() if path.parent == file.resolve().parent]
+    every = [[*functions(text)] for text in near]
+    names = ", ".join(dict.fromkeys(f.name for of_text in every for f in of_text)) or "none"
+    name = launcher.partition("<")[0].rpartition(":")[2]
+    named = [f for of_text in every for f in of_text if f.name == name]
     if launcher and not named:
         raise UsageError(f"--launcher {launcher}: expected a kernel or launcher of {file}, found only {names}")
-    chosen = named or [g for f in every if (g := _as_launched(f, main, macros)).guesses < 3]
+    callable_ = ([g for f in of_text if (g := _as_launched(f, near[0], macros)).guesses < 3] for of_text in every)
+    chosen = named or next(filter(None, callable_), [])
     function = min(chosen, key=lambda f: f.guesses, default=_UNKNOWN)
     return function.instantiated(launcher.partition("<")[2].removesuffix(">")), names
 
@@ -264,6 +268,8 @@ def _compiled(text: str, defined: Collection[str]) -> str:
             del states[-1:]
         elif match[1].startswith("e"):
             states[-1:] = [_ELSE.get(state) if match[1] == "else" else None for state in states[-1:]]
+        elif match[2] == "__CUDACC__" and match[1] in ("ifdef", "ifndef"):  # of nvcc, in host and device code
+            states.append(match[1] == "ifdef")
         elif match[1] == "ifdef" and not match[2].startswith("_"):
             states.append(match[2] in defined)
         else:
