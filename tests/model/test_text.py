@@ -97,4 +97,4 @@ def test_the_nearest_name_is_offered_and_only_a_near_one() -> None:
     two = ["bytes_of_spill_stores", "bytes_of_spill_loads"]
     assert did_you_mean("spills", two) == f" (did you mean {' or '.join(two)}?)"
     assert did_you_mean("occupancy", known) == did_you_mean("*", known) == did_you_mean("r", known) == ""
-    assert did_you_mean("x", ()) == ""
+    assert did_you_mean("x", ()) == did_you_mean("reduce", [f"reduce<{'policy,' * 40}>"]) == ""

@@ -36,7 +36,10 @@ class Mistakes:
         """The globs; requires each to match one of ``names``."""
         for glob in (globs := tuple(globs)):
             if not any(fnmatchcase(name, glob) for name in names):
-                self.add(key, f"globs that match a {what}", misspelled(glob, names))
+                wider = f"*{glob.strip('*')}*"  # kernels have the names of their namespaces
+                is_part = any(fnmatchcase(name, wider) for name in names)
+                actual = f"{glob!r} (did you mean '{wider}'?)" if is_part else misspelled(glob, names)
+                self.add(key, f"globs that match a {what}", actual)
         return globs
 
     def check_fact(self, key: str, name: str) -> FactSpec | None:

@@ -51,6 +51,8 @@ def test_limits_decide_the_exit_code(options: str, code: Exit) -> None:
         ("--max registers=30 --min registers=31 --except stak", "did you mean stack?"),
         ("--max registers=30 --kernel stak", "kernel: expected globs that match a kernel, found 'stak'"),
         ("--kernel stak", "did you mean stack?"),
+        ("--kernel arned", "did you mean '*arned*'?"),
+        ("--max registers=30 --except arne*", "did you mean '*arne*'?"),
         ("absent.so --max registers=255", "absent.so: expected a file or folder"),
     ],
 )
