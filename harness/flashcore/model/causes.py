@@ -482,7 +482,7 @@ STAGE_ENDED = Template("stage_ended", "{stage} {status}[: {because}]")
 IMPORTED = Template("imported", "its kernels were imported; the time is ncu's duration of the median launch")
 NO_CUBIN = Template("no_cubin", "the report contains no cubin")
 #: No kernel matches a budget's names.
-RENAMED = Template("renamed", "no kernel matches {kernels}: renamed?")
+RENAMED = Template("renamed", 'no kernel matches {kernels}: renamed, or in a namespace ("*::NAME*")?')
 NOT_LIMITED = Template(
     "not_limited", 'no limit on {fact} names this kernel: renamed? (name each, or add "*" to its `kernels`)'
 )
