@@ -207,6 +207,23 @@ def test_of_two_definitions_that_of_nvcc_is_called(tmp_path: Path) -> None:
     assert "  on_gpu<<<" in text and "also" not in text
 
 
+@pytest.mark.parametrize(
+    ("parameters", "launcher", "schema"),
+    [
+        ("State* const states, unsigned seed", "", "(Tensor like, Tensor(a!) states, int seed)"),
+        ("const float* const x, float* const y", "", "(Tensor x, Tensor(a!) y)"),
+        ("const float* x, int n", "k", "(Tensor x, Tensor(a!) out, int n)"),
+        ("int out, int n", "k", "(Tensor like, Tensor(a!) answer, int out, int n)"),
+    ],
+)
+def test_what_a_kernel_can_write_is_its_output(parameters: str, launcher: str, schema: str, tmp_path: Path) -> None:
+    file = theirs(tmp_path, f"__global__ void k({parameters}) {{}}\n")
+    command.write(tmp_path / "suite", file, launcher)
+    (problem,) = load.load(tmp_path / "suite").problems.values()
+    assert f"{schema} -> ()" in (tmp_path / "suite" / "suite.toml").read_text() and problem.file
+    assert "k<<<" in (tmp_path / "suite" / "launch.cu").read_text()
+
+
 def test_a_file_without_what_can_be_called_gets_a_stub(tmp_path: Path) -> None:
     command.write(tmp_path / "suite", theirs(tmp_path, "__global__ void none(Params p) {}\n"))
     text = (tmp_path / "suite" / "launch.cu").read_text()

@@ -45,7 +45,7 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"][^>"\n]+)', re.MULTILINE
 _LIBRARIES = re.compile(r"^.(cublasLt|cublas|cufft|curand|cusparse|cusolver|cudnn|nccl|nvrtc)\w*\.h$")
 #: C++ types of numbers, and torch's dtypes of tensors, by a part of the name; the first that fits.
 _KINDS = {"cudaStream_t": "stream", "float": "float", "double": "float", "bool": "bool"}
-_KINDS |= dict.fromkeys(("int", "size_t", "long", "short", "char"), "int")
+_KINDS |= dict.fromkeys(("int", "unsigned", "size_t", "long", "short", "char"), "int")
 _DTYPES = {"bfloat16": "bfloat16", "half": "float16", "double": "float64", "int": "int32", "char": "int8"}
 #: In the first shape, without knowing better.
 _VALUES = {"int": "1024", "float": "1.0", "bool": "true", "size of a block": "32"}
@@ -64,6 +64,11 @@ class Parameter:
             return "Tensor" if self.cpp.count("*") == 1 else ""
         return next((kind for part, kind in _KINDS.items() if part in self.cpp), "")
 
+    @property
+    def is_output(self) -> bool:
+        """Whether it points to what may be written: ``float* const``, but not ``const float*``."""
+        return self.kind == "Tensor" and "const" not in self.cpp.partition("*")[0]
+
 
 @dataclass(frozen=True, slots=True)
 class CudaFunction:
@@ -78,7 +83,7 @@ class CudaFunction:
     def guesses(self) -> int:
         """How much of a call must be guessed: nothing of a launcher on a given stream; 3 is too much."""
         kinds = [p.kind for p in self.parameters]
-        if self.template or "" in kinds or "Tensor" not in kinds:
+        if self.template or "" in kinds or not any(p.is_output for p in self.parameters):
             return 3
         return 1 if self.is_kernel else 0 if "stream" in kinds else 2
 
@@ -103,10 +108,13 @@ class _Signature:
         arguments = {_name(p.name): p for p in function.parameters if p.kind not in ("", "stream")}
         tensors = {name: p.cpp for name, p in arguments.items() if p.kind == "Tensor"}
         dtypes = {n: next((d for part, d in _DTYPES.items() if part in cpp), "float32") for n, cpp in tensors.items()}
-        outputs = [n for n, cpp in tensors.items() if "const" not in cpp]
+        outputs = [n for n in tensors if arguments[n].is_output]
         if len(outputs) == len(tensors) > 1:
             outputs = outputs[-1:]
-        if len(outputs) == len(tensors):  # a schema starts with an input
+        if not outputs:  # a schema has one
+            outputs = ["answer" if "out" in arguments else "out"]
+            arguments, dtypes = arguments | {outputs[0]: _OUTPUT}, dtypes | {outputs[0]: "float32"}
+        if len(outputs) == len(dtypes):  # a schema starts with an input
             arguments, dtypes = {"like": _INPUT} | arguments, {"like": "float32"} | dtypes
         arguments = dict(sorted(arguments.items(), key=lambda item: (item[0] not in dtypes, item[0] in outputs)))
         return _Signature(arguments, dtypes, outputs)
@@ -135,7 +143,8 @@ class _Signature:
 
 
 _INPUT = Parameter("const float*", "x")
-_UNKNOWN = CudaFunction("", (_INPUT, Parameter("float*", "out")), is_kernel=False)
+_OUTPUT = Parameter("float*", "out")
+_UNKNOWN = CudaFunction("", (_INPUT, _OUTPUT), is_kernel=False)
 
 
 def functions(text: str) -> Iterator[CudaFunction]:
