@@ -231,7 +231,7 @@ def drawn(sources: Mapping[str, str], sample: int, seed: int) -> list[Mutant]:
         if len(mutants) == sample:
             break
         mutant = _mutant(module, sources[module], *chance.choice(ways))
-        if _compiles(mutant.text):
+        if mutant and _compiles(mutant.text):
             constant = any(a <= where <= b for a, b in constants(sources[module]))
             mutants.append(replace(mutant, constant=constant))
     return mutants
@@ -245,11 +245,14 @@ def _compiles(text: str) -> bool:
     return True
 
 
-def _mutant(module: str, source: str, operator: str, occurrence: int, line: int) -> Mutant:
+def _mutant(module: str, source: str, operator: str, occurrence: int, line: int) -> Mutant | None:
     from cosmic_ray.mutating import mutate_code
     from cosmic_ray.plugins import get_operator
 
-    text = mutate_code(source, get_operator(operator)(), occurrence)
+    try:
+        text = mutate_code(source, get_operator(operator)(), occurrence)
+    except AttributeError:  # Cosmic Ray counts `except module.Error` as a place, and cannot write it
+        return None
     if text is None:
         raise SystemExit(f"{module}:{line}: expected a place for {operator}, found none")
     old, new = source.splitlines(), text.splitlines()
@@ -276,7 +279,7 @@ def found_again(row: Mapping[str, Any], source: str) -> Mutant | None:
         for operator, occurrence, line in ways:
             if operator == f"core/{row['operator']}" and row["before"].endswith(lines[line - 1].strip()):
                 mutant = _mutant(row["module"], source, operator, occurrence, line)
-                if mutant.name == _key(row):
+                if mutant and mutant.name == _key(row):
                     return replace(mutant, constant=bool(row.get("constant")))
     return None
 
