@@ -254,6 +254,7 @@ def test_what_no_formula_or_roof_tells_is_unmeasured_not_free() -> None:
     results = {b.resource: b for b in bounds(MISSION, "fp16_tensor", roofs(devices.find("H200")))}
     assert (results["shared"].us, results["shared"].note) == (None, "not in the problem's formulas")
     assert (results["launch"].us, results["launch"].note) == (None, "no roof is known")
+    assert results["launch"].amount == 1  # a call
     assert (results["l2"].us, results["l2"].amount) == (None, MISSION["bytes"])
     assert floor(bounds(MISSION, "fp16_tensor", ())) is None
 

@@ -59,6 +59,13 @@ def test_a_waiver_below_a_range_does_not_cover_a_miss_above_it() -> None:
     assert judge(of([budget], [waiver], [registers(40)])).exit_code is Exit.OK
 
 
+@pytest.mark.parametrize(("kernels", "code"), [(("*",), Exit.OK), (("fast_kernel",), Exit.FAILED)])
+def test_a_waiver_of_a_kernel_does_not_cover_a_fact_of_the_whole_variant(kernels: tuple[str, ...], code: Exit) -> None:
+    waiver, whole = replace(factory.waiver("registers_limit", 200), kernels=kernels), registers(140)
+    whole = replace(whole, subject=replace(whole.subject, kernel=None))
+    assert judge(of([REGISTERS], [waiver], [whole])).exit_code is code
+
+
 @pytest.mark.parametrize(
     ("expires", "today", "code"),
     [
