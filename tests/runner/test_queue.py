@@ -66,13 +66,17 @@ def test_children_pull_shape_after_shape(tmp_path: Path) -> None:
 
 
 def test_an_error_of_one_child_ends_the_others(tmp_path: Path) -> None:
+    def started() -> list[Path]:
+        return [path for path in tmp_path.glob("journal-*") if path.stat().st_size]
+
     def stop(result: TaskResult) -> None:
+        until(lambda: len(started()) == 2)
         raise KeyboardInterrupt
 
     tasks = [does("a/s"), does("a/m", "loop")]
     with pytest.raises(KeyboardInterrupt):
         supervise(tmp_path, tasks, children=2, on_result=stop)
-    assert all(gone(pid(p)) for p in tmp_path.glob("journal-*"))
+    assert all(gone(pid(p)) for p in started())
 
 
 def test_batches_bound_what_a_process_takes(tmp_path: Path) -> None:
