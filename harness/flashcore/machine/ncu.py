@@ -27,8 +27,8 @@ def find_ncu(explicit: str | None = None) -> Path:
         return [int(part) for part in re.findall(r"\d+", folder.name)]
 
     installed = sorted(_INSTALLED.glob("*/"), key=release, reverse=True)
-    if found := program(explicit or "ncu", after=[CUDA, *installed]):
-        return found
+    if path := program(explicit or "ncu", after=[CUDA, *installed]):
+        return path
     if explicit:
         raise CapabilityError(f"no Nsight Compute at {explicit}", "give the path of the ncu executable")
     raise lacking("ncu")

@@ -66,8 +66,8 @@ def program(name: str, before: Iterable[str | Path] = (), after: Iterable[str | 
     Its path is absolute: ``ncu`` alone, of ``./ncu``, would be looked for on PATH again.
     """
     places = map(str, (*before, os.environ.get("PATH", os.defpath), *after))
-    found = shutil.which(name, path=os.pathsep.join(filter(None, places)))  # an empty PATH is not the current folder
-    return Path(found).absolute() if found else None
+    path = shutil.which(name, path=os.pathsep.join(filter(None, places)))  # an empty PATH is not the current folder
+    return Path(path).absolute() if path else None
 
 
 def cuda_home() -> list[str]:
@@ -93,8 +93,8 @@ def find_nvcc(cached: Path | None = None) -> Nvcc:
         CapabilityError: no compiler is installed.
     """
     named = os.environ.get("NVCC")
-    if found := program(named) if named else program("nvcc", [*_pip_folders(), *cuda_home()], [CUDA]):
-        return _from_cache(found.resolve(), cached)
+    if path := program(named) if named else program("nvcc", [*_pip_folders(), *cuda_home()], [CUDA]):
+        return _from_cache(path.resolve(), cached)
     if named:
         raise UsageError(f"NVCC={named}: expected a compiler's path, found no program")
     raise lacking("nvcc")

@@ -52,7 +52,7 @@ def require_same(folder: Path, source_hashes: Mapping[str, str], gpu: str) -> No
 
 def unfinished(settings: Settings, say: Say) -> tuple[Path, Settings]:
     """The folder of the newest unfinished run of this suite, and the settings that it began with, but for newly
-    selected GPUs (the run's may be gone) and another time limit (what hung may have needed longer).
+    selected GPUs (the run's may be gone) and a time limit that is not the default (what is left may need longer).
 
     Raises:
         UsageError: there is no unfinished run.

@@ -176,9 +176,9 @@ class VariantView:
         )
         rows = []
         for name in _in_order({name for name, *_ in facts}):
-            known = [facts.get((name, *column)) for column in columns]
-            cells = [_figure(f) if f else missing("not recorded", name) for f in known]
-            rows.append([_name(name), *cells, Cell(_sources(known), kind="small")])
+            recorded = [facts.get((name, *column)) for column in columns]
+            cells = [_figure(f) if f else missing("not recorded", name) for f in recorded]
+            rows.append([_name(name), *cells, Cell(_sources(recorded), kind="small")])
         return columns, rows
 
     @property

@@ -44,8 +44,8 @@
     }
     // How a side is named in the address.
     key(i) {
-      const [, variant, own] = this.given.sides[i];
-      return own ? variant : `${variant}@${this.given.runs[1]}`;
+      const [, variant, isHere] = this.given.sides[i];
+      return isHere ? variant : `${variant}@${this.given.runs[1]}`;
     }
     fill(part, ...content) {
       this.box.querySelector(`[data-part=${part}]`).replaceChildren(...content);
@@ -62,8 +62,8 @@
       const focus = pairs.map(([i]) => i).find(chosen("focus")) ?? pairs[0][0];
       const partners = [...new Set(pairs.filter(([i]) => i === focus).map(([, j]) => j))];
       this.pair = [focus, partners.find(chosen("against")) ?? partners[0]];
-      const own = [...new Set(pairs.map(([i]) => i))].sort((a, b) => a - b);
-      for (const [field, sides, i] of [["focus", own, 0], ["against", partners, 1]]) {
+      const focused = [...new Set(pairs.map(([i]) => i))].sort((a, b) => a - b);
+      for (const [field, sides, i] of [["focus", focused, 0], ["against", partners, 1]]) {
         const select = this.form.elements[field];
         select.replaceChildren(...sides.map((side) => new Option(this.labels[side], this.key(side))));
         select.value = this.key(this.pair[i]);
@@ -76,22 +76,22 @@
       const [focus, against] = this.pair;
       this.cases = this.pair.map((i) => this.shape.cases[i]);
       this.sides = [against, focus].map((i) => this.labels[i]); // before and after
-      const found = this.shape.pairs[this.pair.join(" ")];
+      const compared = this.shape.pairs[this.pair.join(" ")];
       const title = (i) => {
-        const [label, variant, own] = this.given.sides[i];
-        return own ? make("a", { href: variantPage(variant) }, label) : make("b", {}, label);
+        const [label, variant, isHere] = this.given.sides[i];
+        return isHere ? make("a", { href: variantPage(variant) }, label) : make("b", {}, label);
       };
-      const [between, behind] = found.answer;
+      const [between, behind] = compared.answer;
       this.fill("answer", title(focus), ` ${between} `, title(against), `${behind}.`);
-      for (const part of ["contradiction", "same"]) this.box.querySelector(`[data-part=${part}]`).hidden = !found[part];
-      this.box.querySelector("[data-part=contradiction] span:last-child").textContent = found.contradiction;
+      for (const part of ["contradiction", "same"]) this.box.querySelector(`[data-part=${part}]`).hidden = !compared[part];
+      this.box.querySelector("[data-part=contradiction] span:last-child").textContent = compared.contradiction;
       this.fill("limiter", ...this.pair.flatMap((i, at) => [make("dt", {}, this.labels[i]), make("dd", {}, this.cases[at].limiter)]));
       this.fill("shape", this.name);
       ["before", "after"].forEach((part, at) => this.fill(part, ...breaks(this.sides[at])));
       const shown = (text) => (typeof text === "string" ? number(text) : missing(text.missing));
-      this.fill("times", ...found.times.map(([before, after, ratio, interval, verdict], at) =>
+      this.fill("times", ...compared.times.map(([before, after, ratio, interval, verdict], at) =>
         row(name(this.given.modes[at]), ...[before, after, ratio, interval].map(shown), plain(verdict))));
-      this.fill("counters", ...this.counters(found.moved));
+      this.fill("counters", ...this.counters(compared.moved));
       this.fill("phases", ...this.phases());
       this.fill("source", heading("h2", "Source", "lines that machine code was made of"), this.source());
     }

@@ -49,8 +49,8 @@ def find_sanitizer() -> Path:
     Raises:
         CapabilityError: it is not installed.
     """
-    if found := toolchain.program("compute-sanitizer", toolchain.cuda_home(), _PLACES):
-        return found
+    if path := toolchain.program("compute-sanitizer", toolchain.cuda_home(), _PLACES):
+        return path
     raise lacking("compute-sanitizer")
 
 
