@@ -29,6 +29,12 @@ def pids(folder: Path) -> list[int]:
     return [int(pid) for p in logs for pid in re.findall(r"^process (\d+)$", p.read_text(), re.MULTILINE)]
 
 
+def pids_of(folder: Path, count: int) -> list[int]:
+    """So many processes, once they were started."""
+    until(lambda: len(pids(folder)) == count)
+    return pids(folder)
+
+
 def has_imported(folder: Path, count: int = 1) -> bool:
     return sum("imported" in p.read_text() for p in folder.glob("child-*.log")) == count
 
@@ -76,9 +82,9 @@ def test_one_that_stayed_ends_when_another_program_runs(tmp_path: Path) -> None:
     with Pool() as pool:
         pool.stays = True
         pool.prepare(other, tmp_path / "other")  # has no task, and so uses no GPU
-        until(lambda: len(pids(tmp_path / "other")) == 1)
+        (idle,) = pids_of(tmp_path / "other", 1)
         pool.run([does("a/x")], program(actor()), tmp_path / "1")
-        (used,), (idle,) = pids(tmp_path / "1"), pids(tmp_path / "other")
+        (used,) = pids(tmp_path / "1")
         assert not gone(used, 0.2) and not gone(idle, 0.0)
         pool.run([does("a/x")], other, tmp_path / "2")
         assert gone(used) and not gone(idle, 0.2)
@@ -120,6 +126,16 @@ def test_no_more_wait_than_there_are_tasks(tmp_path: Path) -> None:
         assert len(list(tmp_path.glob("tasks-*"))) == 1
 
 
+def test_those_of_the_next_runs_wait_too_one_for_two_cores(tmp_path: Path) -> None:
+    runs, one = max(1, (os.cpu_count() or 1) // 2) + 1, program(actor())
+    with Pool() as pool:
+        pool.prepare(one, tmp_path / "0", runs=runs)
+        waiting = pids_of(tmp_path / "0", runs - 1)
+        results = [pool.run([does("a")], one, tmp_path / str(number)) for number in range(runs)]
+    used = [r.data["pid"] for [r] in results if r.data]
+    assert len({*used}) == runs and {*used[:-1]} == {*waiting}
+
+
 @dataclass
 class Elsewhere:
     """A GPU of another host."""
@@ -143,8 +159,7 @@ def test_none_is_started_ahead_on_another_host(tmp_path: Path) -> None:
 def test_a_child_of_another_command_is_not_taken_and_is_ended(tmp_path: Path) -> None:
     with Pool() as pool:
         pool.prepare(program(actor("other")), tmp_path)
-        until(lambda: len(pids(tmp_path)) == 1)
-        (other,) = pids(tmp_path)
+        (other,) = pids_of(tmp_path, 1)
         (result,) = pool.run([does("a")], program(actor()), tmp_path)
         assert result.data is not None and result.data["pid"] != other and not gone(other, 0.0)
     assert gone(other)
@@ -154,8 +169,7 @@ def test_a_child_that_waits_behind_one_of_another_command_is_taken(tmp_path: Pat
     with Pool() as pool:
         pool.prepare(program(actor("other")), tmp_path)
         pool.prepare(program(actor()), tmp_path)
-        until(lambda: len(pids(tmp_path)) == 2)
-        waiting = pids(tmp_path)
+        waiting = pids_of(tmp_path, 2)
         (result,) = pool.run([does("a")], program(actor()), tmp_path)
     assert result.data is not None and result.data["pid"] in waiting and set(pids(tmp_path)) == set(waiting)
 
@@ -163,8 +177,7 @@ def test_a_child_that_waits_behind_one_of_another_command_is_taken(tmp_path: Pat
 def test_a_child_that_needs_an_environment_of_its_own_is_not_one_that_waited(tmp_path: Path) -> None:
     with Pool() as pool:
         pool.prepare(program(actor()), tmp_path)
-        until(lambda: len(pids(tmp_path)) == 1)
-        (waits,) = pids(tmp_path)
+        (waits,) = pids_of(tmp_path, 1)
         (result,) = pool.run([does("a")], program(actor(), environment={"OWN": "1"}), tmp_path)
     assert result.data is not None and result.data["pid"] != waits
 
@@ -172,8 +185,7 @@ def test_a_child_that_needs_an_environment_of_its_own_is_not_one_that_waited(tmp
 def test_one_that_died_while_it_waited_is_replaced(tmp_path: Path) -> None:
     with Pool() as pool:
         pool.prepare(program(actor()), tmp_path)
-        until(lambda: len(pids(tmp_path)) == 1)
-        (dead,) = pids(tmp_path)
+        (dead,) = pids_of(tmp_path, 1)
         os.kill(dead, signal.SIGKILL)
         gone(dead)
         (result,) = pool.run([does("a")], program(actor()), tmp_path)

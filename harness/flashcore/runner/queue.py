@@ -59,7 +59,7 @@ class Pool:
         self.uuids = tuple(uuids)
         self._waiting: list[Process] = []
 
-    def prepare(self, program: Program, folder: Path, *, most: int | None = None) -> None:
+    def prepare(self, program: Program, folder: Path, *, most: int | None = None, runs: int = 1) -> None:
         """Starts this host's processes ahead of :meth:`run`.
 
         They import, then wait, and use no GPU before they have tasks, so they can start while other work is compiled,
@@ -67,12 +67,15 @@ class Pool:
 
         Args:
             most: the largest number of processes, if there are fewer tasks.
+            runs: the number of runs that follow, each with new processes; at most one process per two cores waits.
         """
         with contextlib.suppress(FlashcoreError, OSError):
             folder.mkdir(parents=True, exist_ok=True)
-            wanted = Counter(place.gpu for place in self.children(program)[:most] if place.host is None)
+            places = self.children(program)[:most]
+            runs = min(runs, max(1, (os.cpu_count() or 1) // 2 // max(1, len(places))))
+            wanted = Counter(place.gpu for place in places if place.host is None)
             for gpu, count in wanted.items():
-                for _ in range(count - len(self._fit(gpu, folder, program))):
+                for _ in range(runs * count - len(self._fit(gpu, folder, program))):
                     process = Process(folder, [], program, gpu=gpu)
                     process.start()
                     self._waiting.append(process)

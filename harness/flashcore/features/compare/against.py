@@ -163,6 +163,7 @@ def _timed(
         new = child_cases(replace(after.job, built=after.built), [(p.after, p.shape) for p in pairs])
         contests = [time_pairs.Contest.of(p.case, b, a, folder) for p, b, a in zip(pairs, old, new, strict=True)]
         job = replace(after.job, workers=workers, folder=folder, device=options.device)
+        time_pairs.prepare(job, options.processes)
         wrong = _wrong(pairs, contests, job, options.revision)
         names = {str(row.subject.case) for row in wrong}
         timings = time_pairs.run(job, [c for c in contests if c.name not in names], options.processes)

@@ -110,6 +110,14 @@ class Timings:
 
 # --- the stage ----------------------------------------------------------------------------------
 
+_PROGRAM = Program(command=bench.TARGET)
+
+
+def prepare(context: Context, processes: int, begin: int = 0) -> None:
+    """Starts the processes of :func:`run` from one of them on, unless an earlier attempt began there."""
+    if not (folder := _folder(context, begin)).is_dir():
+        context.workers.prepare(_PROGRAM, folder, runs=processes - begin)
+
 
 def run(context: Context, contests: Sequence[Contest], processes: int) -> Timings:
     """Times every contest in ``processes`` child processes, in the folder ``turns`` of the context; resumable there.
@@ -123,11 +131,12 @@ def run(context: Context, contests: Sequence[Contest], processes: int) -> Timing
     """
     rounds, time_limit = context.settings.bench.samples, context.settings.check.limits.time_limit
     timings = Timings(times={c.name: [] for c in contests})
-    program = Program(command=bench.TARGET, limits=Limits(time_limit=time_limit, batch=len(contests)))
+    program = replace(_PROGRAM, limits=Limits(time_limit=time_limit, batch=len(contests)))
     for process in range(processes):
         if len(timings.lost) == len(contests):
             break
-        folder = context.folder / "turns" / f"{process:03d}"
+        folder = _folder(context, process)
+        prepare(context, processes, process)
         done = {*timings.lost}
         # After a build crashed the process, its shape is timed again without that build.
         for left in bench.attempts(grouped((c.after.shape, c) for c in contests), lambda c: c.name, done):
@@ -144,6 +153,10 @@ def run(context: Context, contests: Sequence[Contest], processes: int) -> Timing
     for name in timings.lost:
         timings.times.pop(name, None)
     return timings
+
+
+def _folder(context: Context, process: int) -> Path:
+    return context.folder / "turns" / f"{process:03d}"
 
 
 def _settle(shape: ShapeTimes, contests: Sequence[Contest], timings: Timings) -> None:
