@@ -6,6 +6,7 @@ A function is called in the present process, whose counters CUPTI reads: no seco
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import tempfile
@@ -33,7 +34,7 @@ from flashcore.records.slugs import slug
 from flashcore.runner.journal import raised
 from flashcore.runner.kernel_call import require_device
 from flashcore.stages.profile import cupti, ncu_facts
-from flashcore.stages.profile.cupti_child import counters_of
+from flashcore.stages.profile.cupti_child import counters_of, finalize_at_exit
 from flashcore.stages.profile.profile import required_chip
 
 if TYPE_CHECKING:
@@ -225,6 +226,8 @@ def _recorded(call: Callable[[], None]) -> list[Result]:
     """The launches of a call, in order."""
     from torch.profiler import ProfilerActivity, profile
 
+    with contextlib.suppress(CapabilityError):  # what counts next raises it
+        finalize_at_exit()
     with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as record:  # else it warns
         call()
     with tempfile.TemporaryDirectory(prefix="flashcore-capture-") as folder:

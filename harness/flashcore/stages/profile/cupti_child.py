@@ -8,6 +8,8 @@ ncu.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import ctypes
 import functools
 import math
@@ -45,6 +47,29 @@ def _long_kernel() -> bytes:
     ).encode()
 
 
+def library() -> ctypes.CDLL:
+    """CUPTI: torch's, which this process has loaded; else CUDA's.
+
+    Raises:
+        CapabilityError: there is none.
+    """
+    import torch
+
+    with contextlib.suppress(OSError):
+        return ctypes.CDLL(f"libcupti.so.{(torch.version.cuda or '').partition('.')[0]}")
+    try:
+        return ctypes.CDLL("/usr/local/cuda/lib64/libcupti.so")
+    except OSError as error:
+        raise CapabilityError(f"CUPTI cannot be loaded: {error}", "pip install nvidia-cuda-cupti") from None
+
+
+@functools.cache
+def finalize_at_exit() -> None:
+    """Detaches CUPTI before this process's libraries end. If the driver was loaded before torch, it would still call
+    torch's profiler, which is gone by then, and the process would abort (torch 2.11)."""
+    atexit.register(library().cuptiFinalize)
+
+
 class RangeProfiler:
     """The range profiler of this process's current CUDA context, for one list of metrics.
 
@@ -59,14 +84,7 @@ class RangeProfiler:
     def __init__(self, metrics: Sequence[str]) -> None:
         import torch
 
-        try:
-            # torch has loaded its own.
-            self._cupti = ctypes.CDLL(f"libcupti.so.{(torch.version.cuda or '').partition('.')[0]}")
-        except OSError as error:
-            try:
-                self._cupti = ctypes.CDLL("/usr/local/cuda/lib64/libcupti.so")
-            except OSError:
-                raise CapabilityError(f"CUPTI cannot be loaded: {error}", "pip install nvidia-cuda-cupti") from None
+        self._cupti = library()
         self._driver = Driver()
         self._long = self._driver.kernel(_long_kernel(), b"long")
         device = torch.cuda.current_device()
