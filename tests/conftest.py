@@ -19,7 +19,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -201,6 +201,39 @@ def gpu_lease() -> contextlib.AbstractContextManager[None]:
 def leased_gpu() -> Iterator[None]:
     with gpu_lease():
         yield
+
+
+#: Stands in a script of :func:`leased_scripts` between its imports, which take seconds and no GPU, and the rest.
+IMPORTED = "print('imported', flush=True); input()"
+
+
+@contextlib.contextmanager
+def leased_scripts(scripts: Mapping[Any, Sequence[str]]) -> Iterator[dict[Any, subprocess.Popen[str]]]:
+    """Processes that run Python scripts (code and arguments) at the same time, with the GPU's lease. They go on from
+    :data:`IMPORTED` once all of them are there.
+    """
+    with contextlib.ExitStack() as stack:
+        running = {}
+        for name, words in scripts.items():
+            process = subprocess.Popen(
+                [sys.executable, "-W", "ignore", "-c", *words], cwd=ROOT, text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            )  # fmt: skip
+            running[name] = stack.enter_context(process)
+            stack.callback(process.kill)
+        for process in running.values():
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line == "imported\n", line + process.communicate()[1]
+        with gpu_lease():
+            for process in running.values():
+                assert process.stdin is not None
+                process.stdin.write("\n")
+                process.stdin.flush()
+            yield running
+            for process in running.values():
+                process.kill()
+                process.wait()
 
 
 @pytest.hookimpl(tryfirst=True)

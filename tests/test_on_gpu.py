@@ -5,7 +5,6 @@ Everything runs in processes of its own, since a planted fault takes its CUDA co
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -19,14 +18,26 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import Exit, FlashcoreError
-from flashcore.machine import ncu, toolchain
+from flashcore.machine import ncu, python_process, toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.model.case import Case
 from flashcore.model.record import CaseOutcome, CaseSubject, Facts, Record
 from flashcore.records import lookup, store
 from flashcore.runner.kernel_call import KernelCall, Operator
 from flashcore.suites import load
-from tests.conftest import FAULTS, LEASED, ROOT, TOY, UPDATE, Built, build_once, flashcore, gpu_lease
+from tests.conftest import (
+    FAULTS,
+    IMPORTED,
+    LEASED,
+    ROOT,
+    TOY,
+    UPDATE,
+    Built,
+    build_once,
+    flashcore,
+    gpu_lease,
+    leased_scripts,
+)
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("whole_cuda_headers")]
 
@@ -79,15 +90,36 @@ def outcomes(record: Record) -> dict[tuple[str, str], CaseOutcome]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, build_dirs: Callable[[Path], str]) -> tuple[Record, Path]:
-    """The toy suite's run, all of it."""
+    """The toy suite's run, all of it, and its folder. It was killed in each stage, and resumed."""
     folder = tmp_path_factory.mktemp("whole")
-    done = flashcore("profile", "--suite", str(TOY), "--build-dir", build_dirs(TOY), *FEW, cwd=folder)
-    assert done.returncode in ((Exit.OK,) if have_ncu() else (Exit.OK, Exit.UNMEASURED)), done.stdout + done.stderr
+    words, resume = ["profile", "--suite", str(TOY), "--build-dir", build_dirs(TOY), *FEW], list[str]()
+    for stage in ("check", "bench", *(("profile",) if have_ncu() else ())):
+        with subprocess.Popen(
+            [sys.executable, "-m", "flashcore", *words, *resume],
+            cwd=folder, env=python_process.environment(), start_new_session=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        ) as run:  # fmt: skip
+            deadline = time.monotonic() + 120
+            while not any(  # children wait for their tasks from the start
+                '"begin"' in p.read_text() for p in folder.glob(f"profiles/*.partial/{stage}/**/journal-*")
+            ):
+                assert time.monotonic() < deadline and run.poll() is None
+                time.sleep(0.01)
+            os.killpg(run.pid, signal.SIGKILL)
+        resume = ["--resume"]
+    last = flashcore(*words, *resume, cwd=folder)
+    assert last.returncode in ((Exit.OK,) if have_ncu() else (Exit.OK, Exit.UNMEASURED)), last.stdout + last.stderr
     return newest(folder), folder
 
 
-def test_every_case_is_right_and_timed(whole: tuple[Record, Path]) -> None:
+def test_a_run_killed_in_each_stage_is_resumed(whole: tuple[Record, Path]) -> None:
     record, folder = whole
+    assert {o.status for o in record.outcomes} == {"ok"}, [o for o in record.outcomes if o.status != "ok"]
+    assert len(lookup.runs(folder / "profiles")) == 1 and not lookup.unfinished(folder / "profiles")
+
+
+def test_every_case_is_right_and_timed(whole: tuple[Record, Path]) -> None:
+    record, _ = whole
     by_case = outcomes(record)
     for variant in ("plain", "wide", "two_steps", "torch_mul"):
         assert by_case[f"{variant}/tail", "check"].status == "ok"
@@ -99,7 +131,6 @@ def test_every_case_is_right_and_timed(whole: tuple[Record, Path]) -> None:
         error = record.facts.number("max_error", subject)
         assert error is not None and error < 1e-6
     assert record.environment.gpu and record.gpu_arch
-    assert not lookup.unfinished(folder / "profiles")
 
 
 @pytest.mark.skipif(not have_ncu(), reason="gpu: no ncu on this machine")
@@ -147,7 +178,7 @@ REASONS = {
 def broken(tmp_path_factory: pytest.TempPathFactory, build_dirs: Callable[[Path], str]) -> Record:
     """The run of the suite in which nearly everything fails."""
     folder = tmp_path_factory.mktemp("broken")
-    words = ("profile", "--suite", str(FAULTS), "--build-dir", build_dirs(FAULTS), *FEW, "--time-limit", "8")
+    words = ("profile", "--suite", str(FAULTS), "--build-dir", build_dirs(FAULTS), *FEW, "--time-limit", "6")
     done = flashcore(*words, cwd=folder)
     assert done.returncode == Exit.FAILED, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
@@ -248,6 +279,7 @@ print(json.dumps(results))
 STRIDED_CALLS = f"""
 import json, sys, torch
 from flashcore.runner.kernel_call import operator
+{IMPORTED}
 op = operator("update", "plain", sys.argv[1])
 prepare = "a, odd, b, c = (torch.ones(8, n, device='cuda') for n in (16, 17, 8, 8))\\n"
 taken = lambda: "taken" if bool((c[1:] >= 10).all()) else str(c)
@@ -256,24 +288,12 @@ calls = {[*STRIDED]!r}
 
 
 def test_another_process_on_the_gpu_voids_its_times(tmp_path: Path, build_dirs: Callable[[Path], str]) -> None:
-    busy = "import torch, time; torch.ones(1, device='cuda'); print('there', flush=True); time.sleep(300)"
-    with gpu_lease(), subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE, text=True) as other:
-        try:
-            assert other.stdout is not None and other.stdout.readline() == "there\n"
-            words = (
-                "bench",
-                "--suite",
-                str(TOY),
-                "--build-dir",
-                build_dirs(TOY),
-                "--variant",
-                "plain",
-                "--samples",
-                "10",
-            )
-            done = flashcore(*words, cwd=tmp_path, start=LEASED)
-        finally:
-            other.kill()
+    busy = f"import torch, time\n{IMPORTED}\ntorch.ones(1, device='cuda'); print('there', flush=True); time.sleep(300)"
+    words = ("bench", "--suite", str(TOY), "--build-dir", build_dirs(TOY), "--variant", "plain", "--samples", "10")
+    with leased_scripts({"busy": [busy]}) as running:
+        out = running["busy"].stdout
+        assert out is not None and out.readline() == "there\n"
+        done = flashcore(*words, cwd=tmp_path, start=LEASED)
     assert done.returncode == Exit.OK, done.stdout + done.stderr
     facts = newest(tmp_path).facts
     subject = CaseSubject(Case("plain", "small"))
@@ -283,35 +303,13 @@ def test_another_process_on_the_gpu_voids_its_times(tmp_path: Path, build_dirs: 
     assert fact is not None and fact.value is None and "other processes used the GPU" in fact.note
 
 
-def test_a_run_killed_in_each_stage_is_resumed(tmp_path: Path, build_dirs: Callable[[Path], str]) -> None:
-    words = ["profile", "--suite", str(TOY), "--profiles", str(tmp_path / "profiles"),
-             "--build-dir", build_dirs(TOY), "-o", str(tmp_path / "report"), *FEW]  # fmt: skip
-    command = [sys.executable, "-m", "flashcore", *words]
-    for stage in ("check", "bench", *(("profile",) if have_ncu() else ())):
-        with subprocess.Popen(
-            command, cwd=ROOT, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        ) as run:
-            deadline = time.monotonic() + 120
-            while not any(  # children wait for their tasks from the start
-                '"begin"' in p.read_text() for p in tmp_path.glob(f"profiles/*.partial/{stage}/**/journal-*")
-            ):
-                assert time.monotonic() < deadline and run.poll() is None
-                time.sleep(0.01)
-            os.killpg(run.pid, signal.SIGKILL)
-        command = [sys.executable, "-m", "flashcore", *words, "--resume"]
-    last = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert last.returncode in (Exit.OK, Exit.UNMEASURED), last.stderr
-    record = newest(tmp_path)
-    assert {o.status for o in record.outcomes} == {"ok"}, [o for o in record.outcomes if o.status != "ok"]
-    assert len(lookup.runs(tmp_path / "profiles")) == 1 and not lookup.unfinished(tmp_path / "profiles")
-
-
 # --- operators ----------------------------------------------------------------------------------
 
-PREPARE = """
-import json, sys, torch
+PREPARE = f"""
+import json, sys, torch, torch._dynamo
 from flashcore.runner.kernel_call import Caller, KernelCall
 from flashcore.runner.problem_file import load_problem
+{IMPORTED}
 case = KernelCall.from_json(json.loads(sys.argv[1]))
 caller = Caller(case, load_problem(case.root, case.problem_file))
 op = torch.ops.flashcore_toy.two_steps
@@ -369,19 +367,10 @@ def printed(toy: Built, update: Built) -> dict[str, str]:
         params={"N": 1001}, arguments=problem.arguments, target=Operator(library),
         tolerance="rounded_once", seeds=(0,), flop=None,
     )  # fmt: skip
-    words = {code: (PREPARE + code, json.dumps(case.to_json())) for code in (OPCHECK, STREAM_AND_GRAPH, COMPILE)}
-    words[WRONG_CALLS] = (PREPARE + WRONG_CALLS, json.dumps(case.to_json()))
+    scripts = (OPCHECK, STREAM_AND_GRAPH, COMPILE, WRONG_CALLS)
+    words = {code: (PREPARE + code, json.dumps(case.to_json())) for code in scripts}
     words[STRIDED_CALLS] = (STRIDED_CALLS, update.of("plain").library or "")
-    with gpu_lease(), contextlib.ExitStack() as stack:
-        running = {
-            code: stack.enter_context(
-                subprocess.Popen(
-                    [sys.executable, "-W", "ignore", "-c", *given],
-                    cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                )
-            )
-            for code, given in words.items()
-        }  # fmt: skip
+    with leased_scripts(words) as running:
         outputs = {code: process.communicate(timeout=300) for code, process in running.items()}
     assert not any(process.returncode for process in running.values()), outputs
     return {code: out for code, (out, _) in outputs.items()}

@@ -83,7 +83,8 @@ class Block(nn.Module):
 def model(attend: Attention) -> nn.Module:
     """A model with the same weights for any attention."""
     torch.manual_seed(0)
-    return nn.Sequential(*(Block(attend) for _ in range(LAYERS))).half().cuda().eval()
+    with torch.device("cuda"):
+        return nn.Sequential(*(Block(attend) for _ in range(LAYERS))).half().eval()
 
 
 def graph_of(call: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:

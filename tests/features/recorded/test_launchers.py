@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +34,7 @@ from flashcore.model.record import Launch, Plan
 from flashcore.records import lookup, store
 from flashcore.suites import load
 from tests.conftest import (
+    IMPORTED,
     ROOT,
     SMALL_HEADER,
     TOY,
@@ -43,7 +42,7 @@ from tests.conftest import (
     build_once,
     compile_one,
     flashcore,
-    gpu_lease,
+    leased_scripts,
     no_disassembler,
 )
 
@@ -259,9 +258,10 @@ def test_on_a_gpu_the_recorded_launches_are_those_that_run(tmp_path: Path) -> No
 
 
 #: Calls a launcher with its real runtime; prints its result, and the error that nobody read.
-CALL = """
+CALL = f"""
 import ctypes, sys, torch
 from flashcore.features.recorded.launchers import struct
+{IMPORTED}
 x, out = torch.ones(8192, device="cuda"), torch.empty(8192, device="cuda")
 arguments = struct([("const void*", x.data_ptr()), ("void*", out.data_ptr()), ("std::int64_t", int(sys.argv[2]))])
 library, stream, error = ctypes.CDLL(sys.argv[1]), torch.cuda.Stream().cuda_stream, ctypes.c_char_p()
@@ -280,15 +280,8 @@ def test_on_a_gpu_the_refused_launches_fail(
     library = tmp_path / "real.so"
     code = Path(artifact.plan_library or "").with_name("variant.o")
     subprocess.run([compiler.path, "-shared", "-cudart", "shared", "-o", library, code], check=True)
-    with gpu_lease(), contextlib.ExitStack() as stack:
-        running = {
-            form: stack.enter_context(
-                subprocess.Popen(
-                    [sys.executable, "-c", CALL, str(library), str(form)], stdout=subprocess.PIPE, text=True
-                )
-            )
-            for form in (0, 20, 21, 22, 23, 24, 25, 26, 27, 28)
-        }
+    forms = (0, 20, 21, 22, 23, 24, 25, 26, 27, 28)
+    with leased_scripts({form: (CALL, str(library), str(form)) for form in forms}) as running:
         results = {form: process.communicate(timeout=300)[0] for form, process in running.items()}
     failed = {form: any(map(int, result.split())) for form, result in results.items()}
     assert all(map(str.split, results.values())) and failed == {form: bool(form) for form in results}, results

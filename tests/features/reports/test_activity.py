@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -204,10 +206,11 @@ def test_on_a_gpu_cupti_and_ncu_count_the_same_launches_in_the_same_order(tmp_pa
     pytest.importorskip("torch")
     recorder, script = activity.recorder(), [sys.executable, "-c", TRAIN]
     assert isinstance(recorder, ActivityRecorder)
-    ncu = find_ncu()
-    with gpu_lease():
-        by_cupti = capture(script, tmp_path / "cupti", CaptureSettings(ncu=ncu, recorder=recorder, top=1))
-        by_ncu = capture(script, tmp_path / "ncu", CaptureSettings(ncu=ncu, recorder=NO_CUPTI(""), top=1))
+    settings = CaptureSettings(ncu=find_ncu(), recorder=recorder, top=1)
+    with gpu_lease(), ThreadPoolExecutor() as pool:
+        started = pool.submit(capture, script, tmp_path / "cupti", settings)
+        by_ncu = capture(script, tmp_path / "ncu", replace(settings, recorder=NO_CUPTI("")))
+        by_cupti = started.result()
     assert by_cupti.by_ncu is None and not by_cupti.missed and by_cupti.runs[0].code == 0
     assert [*by_cupti.survey.launches.values()] == [*by_ncu.survey.launches.values()]
     assert {case.key for case in by_cupti.survey.cases} == {case.key for case in by_ncu.survey.cases}
