@@ -41,6 +41,33 @@ CREATE TABLE facts ("case" INT, name INT, run INT, value REAL, PRIMARY KEY ("cas
 _KEY = "(SELECT key FROM names WHERE name = ?{fact})"
 
 
+class RunSummary(NamedTuple):
+    """A recorded run.
+
+    Args:
+        created: its date and time in UTC, ISO 8601.
+        dirty: whether the tree differed from ``commit``.
+        gpu: the GPU that measured; ``None`` if there was none.
+        variants: how many variants it built or measured.
+        checked, timed, profiled: how many cases have a result of this stage.
+        command: the command line that recorded it.
+        place: its folder or packed file.
+    """
+
+    id: str
+    created: str
+    suite: str
+    commit: str | None
+    dirty: bool | None
+    gpu: str | None
+    variants: int
+    checked: int
+    timed: int
+    profiled: int
+    command: str
+    place: str
+
+
 class TimePoint(NamedTuple):
     """One fact of one case in one run. ``code`` is the hash of the machine code with its launches, or of a reference's
     file; ``clock`` in MHz and ``temperature`` in °C were measured while the case was timed; ``limits`` are power and
@@ -165,15 +192,15 @@ class Index:
             ],
         )
 
-    def runs(self, columns: Sequence[str]) -> list[tuple[Any, ...]]:
-        """These columns of each run, newest first; of runs with the same id, the first place's."""
+    def runs(self) -> list[RunSummary]:
+        """The runs, newest first; of runs with the same id, the first place's."""
         rows = self._base.execute(
-            f"""SELECT id, folder, {", ".join(f'"{column}"' for column in columns)} FROM runs
+            f"""SELECT folder, {", ".join(f'"{column}"' for column in RunSummary._fields)} FROM runs
             WHERE folder IN (SELECT value FROM json_each(?))""",
             (json.dumps(self._folders),),
         )
-        first = sorted(rows, key=lambda row: self._folders.index(row[1]), reverse=True)
-        by_id = {row[0]: row[2:] for row in first}
+        first = sorted(rows, key=lambda row: self._folders.index(row[0]), reverse=True)
+        by_id = {row[1]: RunSummary(*row[1:]) for row in first}
         return [by_id[run] for run in sorted(by_id, reverse=True)]
 
     def points(self, fact: str, variant: str | None = None, shape: str | None = None) -> list[TimePoint]:

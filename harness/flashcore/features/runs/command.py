@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from flashcore import frames
 from flashcore.cli import options, output
@@ -14,7 +13,7 @@ from flashcore.errors import Exit, UsageError
 from flashcore.features.runs import prune
 from flashcore.model.files import write_atomically, writing
 from flashcore.records import lookup, store
-from flashcore.records.index import Index, TimePoint, rows
+from flashcore.records.index import Index, RunSummary, TimePoint, rows
 from flashcore.records.lookup import PACKED
 from flashcore.records.packed import packed
 
@@ -28,42 +27,13 @@ EXAMPLES = (
 )
 
 
-class Summary(NamedTuple):
-    """A recorded run.
-
-    Args:
-        created: its date and time in UTC, ISO 8601.
-        gpu: the GPU that measured; ``None`` if there was none.
-        variants: how many variants it built or measured.
-        checked, timed, profiled: how many cases have a result of this stage.
-        command: the command line that recorded it.
-        place: its folder or packed file.
-    """
-
-    id: str
-    created: str
-    suite: str
-    gpu: str | None
-    variants: int
-    checked: int
-    timed: int
-    profiled: int
-    command: str
-    place: str
-
-
-def summaries(places: Sequence[Path]) -> list[Summary]:
-    """The runs of these places, newest first, from their index. A damaged run is skipped with a warning."""
-    return [Summary(*row) for row in Index(places).runs(Summary._fields)]
-
-
 def runs(profiles: Path | str = "profiles") -> DataFrame:
-    """The recorded runs, a row each, newest first: see :class:`Summary`.
+    """The recorded runs, a row each, newest first: see :class:`~flashcore.records.index.RunSummary`.
 
     Raises:
         CapabilityError: pandas is missing.
     """
-    return frames.pandas().DataFrame(summaries([Path(profiles)]), columns=Summary._fields)
+    return frames.pandas().DataFrame(Index([Path(profiles)]).runs(), columns=RunSummary._fields)
 
 
 def history(case: str, fact: str = "time", profiles: Path | str = "profiles") -> DataFrame:
@@ -115,12 +85,12 @@ def _pack(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    recorded = summaries(options.places(arguments))
+    recorded = Index(options.places(arguments)).runs()
     if arguments.format == "json":
         print(output.document(runs=[run._asdict() for run in recorded]))
     elif recorded:
         head = ("run", "suite", "GPU", "variants", "checked", "timed", "profiled")
-        print(grid(head, [[r.id, r.suite, r.gpu or "none", *map(str, r[4:8])] for r in recorded]))
+        print(grid(head, [[r.id, r.suite, r.gpu or "none", *map(str, r[6:10])] for r in recorded]))
     else:
         print(f"{arguments.profiles}: no recorded run; `flashcore profile` records one, `flashcore import` reads one")
     return Exit.OK

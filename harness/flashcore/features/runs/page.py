@@ -6,10 +6,9 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from flashcore.explain.rows import Row
-from flashcore.records.index import Index, TimePoint, count
+from flashcore.records.index import Index, RunSummary, TimePoint, count
 from flashcore.report.cells import Cell, missing, number_cell, whole_cell
 from flashcore.report.view import MAX_SHAPES, Book, Page, variant_cell
 
@@ -17,27 +16,12 @@ from flashcore.report.view import MAX_SHAPES, Book, Page, variant_cell
 MOST_RUNS, UNFOLDED = 100, 10
 
 
-class Recorded(NamedTuple):
-    """A recorded run; the names are those of the index."""
-
-    id: str
-    suite: str
-    commit: str | None
-    dirty: bool | None
-    gpu: str | None
-    variants: int
-    checked: int
-    timed: int
-    profiled: int
-    command: str
-
-
 @dataclass(frozen=True)
 class History:
     """The page's content."""
 
     book: Book
-    runs: Sequence[Recorded]
+    runs: Sequence[RunSummary]
     points: Sequence[TimePoint]
     unfolded = UNFOLDED
 
@@ -82,7 +66,7 @@ def page(book: Book) -> Page[History] | None:
     if count(book.places) < 2:  # then no index is made
         return None
     index, suite = Index(book.places), book.record.suite.name
-    runs = [run for run in map(Recorded._make, index.runs(Recorded._fields)) if run.suite == suite]
+    runs = [run for run in index.runs() if run.suite == suite]
     if all(run.id == book.record.id for run in runs):
         return None
     view = History(book, runs, [p for p in index.points("time") if p.suite == suite])
