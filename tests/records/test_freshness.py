@@ -37,6 +37,7 @@ from flashcore.suites import load
 from tests import factory
 from tests.conftest import TOY
 
+FAST = Case("fast", "mission")
 KEY = CaseKey("code", "source_hash", "13.0.88", host="host", cxx="GCC: (Debian) 12.2.0")
 REFERENCE = CaseKey("", "", "", is_reference=True)
 OTHER_CXX = "GCC: (Ubuntu) 13.3.0"
@@ -176,20 +177,14 @@ def recorded() -> tuple[Record, dict[Case, CaseKey]]:
 def test_everything_fresh_is_taken_over() -> None:
     record, present = recorded()
     joined = freshness.join(record, present, set(), record.suite)
-    facts, outcomes, samples, stale, origin = (
-        joined.facts,
-        joined.outcomes,
-        joined.raw_samples,
-        joined.stale,
-        joined.origin,
-    )
-    assert not stale
+    facts, outcomes, origin = joined.facts, joined.outcomes, joined.origin
+    assert not joined.stale
     assert {f.source for f in facts if f.name != "waves"} <= freshness.MEASURED.keys()
     assert {f.subject.case for f in facts} == set(present)
     waves = sum(f.name == "waves" and f.subject.arch == record.gpu_arch for f in record.facts)
     assert waves and len(facts) == waves + sum(f.source in freshness.MEASURED for f in record.facts)
     assert len(outcomes) == len(record.outcomes) and {o.origin for o in outcomes} == {record.id}
-    assert samples == record.samples
+    assert joined.raw_samples == record.samples
     assert origin is not None
     assert (origin.run, origin.machine, origin.arch) == (record.id, "NVIDIA H200", "sm_90a")
 
@@ -208,25 +203,25 @@ def test_what_another_compiler_made_is_joined_by_its_text_and_that_is_said() -> 
 
 def test_a_changed_case_is_stale_and_nothing_of_it_is_taken() -> None:
     record, present = recorded()
-    present[Case("fast", "mission")] = dataclasses.replace(present[Case("fast", "mission")], code="changed")
+    present[FAST] = dataclasses.replace(present[FAST], code="changed")
     joined = freshness.join(record, present, set(), record.suite)
     facts, outcomes, samples, stale = joined.facts, joined.outcomes, joined.raw_samples, joined.stale
-    assert list(stale) == [Case("fast", "mission")] and stale[Case("fast", "mission")] == CodeChanged("device")
-    assert Case("fast", "mission") not in {f.subject.case for f in facts}
-    assert Case("fast", "mission") not in {o.case for o in outcomes}
-    assert not [k for k in samples if k[0] == Case("fast", "mission")]
+    assert list(stale) == [FAST] and stale[FAST] == CodeChanged("device")
+    assert FAST not in {f.subject.case for f in facts}
+    assert FAST not in {o.case for o in outcomes}
+    assert not [k for k in samples if k[0] == FAST]
     assert [k for k in samples if k[0] == Case("fast", "long")]
 
 
 def test_what_the_present_run_measured_is_not_taken_over() -> None:
     record, present = recorded()
-    measured = {(Case("fast", "mission"), "check"), (Case("fast", "mission"), "bench")}
+    measured = {(FAST, "check"), (FAST, "bench")}
     joined = freshness.join(record, present, measured, record.suite)
     facts, outcomes, samples = joined.facts, joined.outcomes, joined.raw_samples
-    measured_facts = [f for f in facts if f.subject.case == Case("fast", "mission")]
+    measured_facts = [f for f in facts if f.subject.case == FAST]
     assert measured_facts and {f.source for f in measured_facts if f.name != "waves"} == {Source.NCU}
-    assert {o.stage for o in outcomes if o.case == Case("fast", "mission")} == {"profile"}
-    assert not [k for k in samples if k[0] == Case("fast", "mission")]
+    assert {o.stage for o in outcomes if o.case == FAST} == {"profile"}
+    assert not [k for k in samples if k[0] == FAST]
 
 
 def test_listings_come_along_where_their_profile_does() -> None:
@@ -234,7 +229,7 @@ def test_listings_come_along_where_their_profile_does() -> None:
     cases = [("fast", "mission"), ("fast", "long"), ("split", "mission")]
     listings = tuple(Listing(CaseSubject(Case(v, s), kernel="k"), ()) for v, s in cases)
     record = dataclasses.replace(record, listings=listings)
-    present[Case("fast", "mission")] = dataclasses.replace(present[Case("fast", "mission")], code="changed")
+    present[FAST] = dataclasses.replace(present[FAST], code="changed")
     measured = {(Case("split", "mission"), "profile")}
     joined = freshness.join(record, present, measured, record.suite)
     measured.add((Case("fast", "long"), "profile"))  # what is measured or joined later is no business of this one's
@@ -243,23 +238,16 @@ def test_listings_come_along_where_their_profile_does() -> None:
 
 def test_a_changed_case_that_was_measured_again_is_not_stale() -> None:
     record, present = recorded()
-    present[Case("fast", "mission")] = dataclasses.replace(present[Case("fast", "mission")], code="changed")
-    assert not freshness.join(record, present, {(Case("fast", "mission"), "check")}, record.suite).stale
+    present[FAST] = dataclasses.replace(present[FAST], code="changed")
+    assert not freshness.join(record, present, {(FAST, "check")}, record.suite).stale
 
 
 def test_nothing_fresh_has_no_origin() -> None:
     record, present = recorded()
     changed = {n: CaseKey("changed", "changed", "13.0.88", host="h") for n in present}
     joined = freshness.join(record, changed, set(), record.suite)
-    facts, outcomes, samples, stale, origin = (
-        joined.facts,
-        joined.outcomes,
-        joined.raw_samples,
-        joined.stale,
-        joined.origin,
-    )
-    assert not facts and not outcomes and not samples and origin is None
-    assert set(stale) == set(present)
+    assert not joined.facts and not joined.outcomes and not joined.raw_samples and joined.origin is None
+    assert set(joined.stale) == set(present)
 
 
 def test_facts_that_need_no_gpu_are_never_taken_over() -> None:
@@ -271,11 +259,11 @@ def test_facts_that_need_no_gpu_are_never_taken_over() -> None:
 def test_waves_are_joined_since_only_a_gpu_tells_the_number_of_sms() -> None:
     at: dict[str, str] = {"shape": "mission", "arch": "sm_90a", "kernel": "fast_kernel"}
     waves, smem = (factory.fact(name, 2, "fast", source=Source.OCCUPANCY, **at) for name in ("waves", "smem"))  # type: ignore[arg-type]
-    keys = {Case("fast", "mission"): KEY}
+    keys = {FAST: KEY}
     record = factory.record(facts=[waves, smem], keys=keys)
 
     def joined(present: CaseKey, *counted: Subject) -> list[str]:
-        facts = freshness.join(record, {Case("fast", "mission"): present}, set(), record.suite, counted).facts
+        facts = freshness.join(record, {FAST: present}, set(), record.suite, counted).facts
         return [f.name for f in facts if f in (waves, smem)]
 
     assert joined(KEY) == ["waves"]
@@ -290,7 +278,7 @@ def test_another_operator_makes_its_cases_stale(change: dict[str, object]) -> No
     arguments = tuple(dataclasses.replace(a, **change) for a in problem.arguments)  # type: ignore[arg-type]
     other = dataclasses.replace(problem, arguments=(*arguments, problem.arguments[0]))
     suite = dataclasses.replace(record.suite, problems={**record.suite.problems, problem.name: other})
-    assert freshness.join(record, present, set(), suite).stale[Case("fast", "mission")] == SETTINGS_CHANGED()
+    assert freshness.join(record, present, set(), suite).stale[FAST] == SETTINGS_CHANGED()
 
 
 @pytest.mark.parametrize("change", [{"kind": PythonCallable("peers.py:other")}, {"config": {"backend": 2}}])
@@ -334,7 +322,7 @@ def test_a_ratio_over_a_reference_that_has_changed_has_no_value(
 @pytest.mark.parametrize("what", ["device code", "launch plan", "parameters", "problem"])
 def test_what_changed_is_named(what: str) -> None:
     record, present = recorded()
-    present[Case("fast", "mission")] = dataclasses.replace(present[Case("fast", "mission")], code="another")
+    present[FAST] = dataclasses.replace(present[FAST], code="another")
     artifacts, plans, suite = record.artifacts, record.plans, record.suite
     if what == "device code":
         artifacts = tuple(dataclasses.replace(a, code="other") if a.variant == "fast" else a for a in artifacts)
@@ -344,14 +332,12 @@ def test_what_changed_is_named(what: str) -> None:
         wider = dataclasses.replace(suite.shapes["mission"], params={"B": 2, "H": 8, "S": 512, "D": 64})
         suite = dataclasses.replace(suite, shapes={**suite.shapes, "mission": wider})
     joined = freshness.join(record, present, set(), suite, built=Built("13.0.88", artifacts, plans))
-    assert joined.stale == {Case("fast", "mission"): CodeChanged("device", (what,))}
-    assert f"the {what} changed" in cause_text(joined.stale[Case("fast", "mission")])
+    assert joined.stale == {FAST: CodeChanged("device", (what,))}
+    assert f"the {what} changed" in cause_text(joined.stale[FAST])
 
 
 def test_code_of_another_compiler_is_another_kernel_and_both_are_named() -> None:
     record, present = recorded()
-    present[Case("fast", "mission")] = dataclasses.replace(
-        present[Case("fast", "mission")], code="another", nvcc="13.5.37"
-    )
-    reason = cause_text(freshness.join(record, present, set(), record.suite).stale[Case("fast", "mission")])
+    present[FAST] = dataclasses.replace(present[FAST], code="another", nvcc="13.5.37")
+    reason = cause_text(freshness.join(record, present, set(), record.suite).stale[FAST])
     assert "compilers differ: device code compiled by 13.0.88, now 13.5.37" in reason

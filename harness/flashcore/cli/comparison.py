@@ -9,7 +9,7 @@ from flashcore.cli import output
 from flashcore.cli.grid import grid
 from flashcore.explain.comparison import REGRESSIONS, UNCHANGED, Comparison, Difference, as_data
 from flashcore.model.groups import grouped
-from flashcore.model.text import bracketed, fixed, number, percentage
+from flashcore.model.text import bracketed, fixed, listed, number, percentage
 
 _COLUMNS = ("case", "mode", "before", "after", "× faster", "interval or noise", "verdict")
 _MOST_NAMES = 6
@@ -27,11 +27,11 @@ def as_text(comparison: Comparison, top: int = 0, *, every: bool = False, only_w
     rows = [row for row in comparison.rows if not only_worse or row.outcome in REGRESSIONS]
     cases, code = ([row for row in rows if row.is_case is which] for which in (True, False))
     shown = [row for row in cases if row.lead and (every or row.outcome not in UNCHANGED)]
-    lines += _first(top, [[line, *map(_with, _counters(row))] for line, row in _table(shown)], head=2)
+    lines += _first(top, [[line, *_counters(row)] for line, row in _table(shown)], head=2)
     whys = dict.fromkeys(row.lead.no_interval for row in shown if row.lead and row.lead.no_interval)
     lines += [f"not judged: {why}" for why in whys]
     rest = grouped((row.verdict.partition("\n")[0], row.name) for row in cases if not row.lead)
-    lines += ["", *(f"{verdict}: {_named(names)}" for verdict, names in rest.items())] if rest else []
+    lines += ["", *(f"{verdict}: {listed(names, _MOST_NAMES)}" for verdict, names in rest.items())] if rest else []
     lines += _first(top, [[row.line] for row in code])
     return "\n".join(lines)
 
@@ -68,15 +68,8 @@ def _time(value: Any, unit: str) -> str:
 
 def _counters(row: Difference | None) -> list[str]:
     """What changed together with the time."""
-    return (
-        [f"{c.fact}  {c.text}  {c.outcome}" for c in row.changes if c.speedup is None and c is not row.lead]
-        if row
-        else []
-    )
-
-
-def _with(text: str) -> str:
-    return f"  with it: {text}"
+    others = [c for c in row.changes if c.speedup is None and c is not row.lead] if row else []
+    return [f"  with it: {c.fact}  {c.text}  {c.outcome}" for c in others]
 
 
 def _first(top: int, entries: Sequence[Sequence[str]], head: int = 0) -> list[str]:
@@ -85,10 +78,6 @@ def _first(top: int, entries: Sequence[Sequence[str]], head: int = 0) -> list[st
     lines = ["", *(line for entry in shown for line in entry)] if entries else []
     left = len(entries) - len(shown)
     return [*lines, f"… {left:,} more (--top 0 prints all)"] if left else lines
-
-
-def _named(names: Sequence[str]) -> str:
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {len(names) - _MOST_NAMES} more" if names[_MOST_NAMES:] else "")
 
 
 def as_json(comparison: Comparison, **more: Any) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from flashcore.cli import options
 from flashcore.machine.gpu import Gpu
+from flashcore.model.text import listed
 from flashcore.records import lookup
 from flashcore.suites import find
 
@@ -22,12 +23,12 @@ def show() -> None:
     runs += [file.name.removesuffix(lookup.PACKED) for file in profiles.glob(f"*{lookup.PACKED}")]
     reports, binaries = (_files(suffixes) for suffixes in (REPORTS, BINARIES))
     gpu = Gpu.find()
-    newest = f"{len(runs)}, newest {max(runs)}" if runs else "none"
+    newest = f"{len(runs)}, newest {max(runs)}" if runs else ""
     for name, value in (
-        ("suite", _listed(suites)), ("runs", newest), ("reports", _listed(reports)),
-        ("binaries", _listed(binaries)), ("GPU", gpu.name if gpu else "none"),
+        ("suite", listed(suites)), ("runs", newest), ("reports", listed(reports)),
+        ("binaries", listed(binaries)), ("GPU", gpu.name if gpu else ""),
     ):  # fmt: skip
-        print(f"{name + ':':<10} {value}")
+        print(f"{name + ':':<10} {value or 'none'}")
     print("\nnext:")
     for command, purpose in list(_proposals(suites, runs, reports, binaries, gpu))[:4]:
         print(f"  {command:<36} {purpose}")
@@ -57,7 +58,3 @@ def _proposals(
 
 def _files(suffixes: tuple[str, ...]) -> list[str]:
     return sorted(p.name for p in Path().iterdir() if p.suffix in suffixes)
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "") or "none"

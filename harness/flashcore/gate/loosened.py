@@ -28,7 +28,7 @@ from flashcore.model.suite import (
     VariantKind,
     Waiver,
 )
-from flashcore.model.text import count, matches_any, number
+from flashcore.model.text import count, listed, matches_any, number
 
 #: A suite with its baseline, if it has one.
 State = tuple[Suite, Baseline | None]
@@ -299,8 +299,7 @@ def _rules(old: Suite, new: Suite, baselines: Sequence[Baseline], today: date) -
                     change = f"{key} {limit_text(was)}, {was.severity} → {text}"
                     looser.setdefault(key.fact, {})[change] = None
     for fact, changes in looser.items():
-        first, *others = changes
-        yield Loosened("rule", fact, first + (f" and {len(others)} more" if others else ""))
+        yield Loosened("rule", fact, listed([*changes], 1))
 
 
 def _lines(old: Suite, new: Suite, before: Baseline | None, after: Baseline | None) -> Iterator[Loosened]:

@@ -124,6 +124,11 @@ def count(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else ending}"
 
 
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """``a, b, c and 2 more``."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if names[most:] else "")
+
+
 def function_name(function: object) -> str:
     """The name of a function, or of the type of what else can be called."""
     return str(getattr(getattr(function, "func", function), "__name__", type(function).__name__))

@@ -16,7 +16,7 @@ from flashcore.model.catalogue import FACTS, GROUP_STAGE, RULE
 from flashcore.model.groups import grouped
 from flashcore.model.record import Artifact, CaseSubject, Fact, Plan, unlaunched_note
 from flashcore.model.suite import Prediction, Shape, Variant
-from flashcore.model.text import UNMEASURED, quantity
+from flashcore.model.text import UNMEASURED, listed, quantity
 from flashcore.report.budget_page import RANK, value_cell
 from flashcore.report.case_view import CaseView
 from flashcore.report.cells import Cell, check_cell, fact_cell, missing, not_applicable, prediction_cell
@@ -375,11 +375,10 @@ class VariantView:
         v = same[0]
         first, _, more = v.reason.strip().partition("\n")
         names = [str(x.subject).removeprefix(self.variant.name).lstrip("/ ") or "the variant" for x in same]
-        others = f" and {len(names) - 3} more" if len(names) > 3 else ""
         return [
             Cell(v.status, sort=float(RANK[v.status]), mark=v.status),
             Cell(v.budget, title=f"on the fact {v.fact}", sort=v.budget),
-            Cell(", ".join(names[:3]) + others, sort=str(v.subject)),
+            Cell(listed(names), sort=str(v.subject)),
             value_cell(v),
             Cell(v.limit, sort=v.limit),
             Cell(v.source, kind="wrap"),
