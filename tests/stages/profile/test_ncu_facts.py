@@ -260,6 +260,8 @@ def test_the_instructions_executed_tell_nothing_that_they_do_not_list() -> None:
     for listed, wanted in (
         ("12 (HMMA.16816.F32: 2; FADD: 10)", 0.0),
         ("12 (IMMA.16832.S8.S8: 2; FADD: 10)", 2 * 2 * 4096),
+        ("12 (IMMA.8816.S8.S8: 2; FADD: 10)", 2 * 2 * 8 * 8 * 16),
+        ("12 (IGMMA.64x8x32.S8.S8: 8; FADD: 4)", 2 * 2 * 64 * 8 * 32),
         ("12 (IMMA.16832.S4.S4: 2; FADD: 10)", None),  # which are int4
         ("12 (HMMA.NEW.F32: 2; FADD: 10)", None),
         ("12 (HMMA.16816.F32: 2)", None),  # not all

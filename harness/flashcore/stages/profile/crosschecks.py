@@ -41,19 +41,9 @@ POSITIVE = (
 _LEAST_TENSOR_FLOP = 512
 _SECTOR = 32  # bytes
 _MOST_PCT = 110.0  # of a peak; passes of different length can exceed 100
-#: Shape modifier of HMMA, IMMA, DMMA, QMMA → m · n · k.
-_SHAPES = {
-    "884": 256,
-    "1684": 512,
-    "1688": 1024,
-    "16816": 2048,
-    "16832": 4096,
-    "16864": 8192,
-    "8816": 1024,
-    "8832": 2048,
-}
 _TYPES = {"H": "fp16", "D": "fp64", "I": "int8", "Q": "fp8", "B": "int1"}  # by the opcode's first letter
-_GROUP = re.compile(r"(\d+)x(\d+)x(\d+)")  # shape of a warpgroup's instruction, counted once for each of its four warps
+#: m, n and k of a matrix instruction: 64x128x16 of a warpgroup, counted once for each of its four warps; or 16816.
+_SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)|(8|16)(8)(\d+)")
 #: Thread instruction facts → the opcodes that they count.
 _THREAD_OPCODES = {
     "op_fadd": ("FADD", "FADD32I"),
@@ -297,11 +287,11 @@ def tensor_flop(row: Result) -> dict[str, float] | None:
         if not _multiplies(name):
             continue
         shape = words[0] if words else ""
-        group = _GROUP.fullmatch(shape)
-        size = math.prod(int(n) for n in group.groups()) / 4 if group else _SHAPES.get(shape)
+        match = _SHAPE.fullmatch(shape)
         kind = next((w.lower() for w in words if w in ("BF16", "TF32")), _TYPES.get(name[0]))
-        if size is None or kind is None or {"S4", "U4", "SP"} & {*words}:
+        if match is None or kind is None or {"S4", "U4", "SP"} & {*words}:
             return None
+        size = math.prod(int(n) for n in match.groups() if n) / (4 if "x" in shape else 1)
         flop[kind] = flop.get(kind, 0.0) + 2 * size * count
     return flop
 
