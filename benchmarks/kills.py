@@ -524,12 +524,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    names = [s.__name__.lower() for s in HERE]
     parser.add_argument("--kills", type=int, default=200, metavar="N", help="in all (default: 200)")
     parser.add_argument("--seed", type=int, default=1, metavar="N")
-    parser.add_argument("--only", nargs="+", default=None, choices=names, metavar="SCENARIO")
+    parser.add_argument("--only", nargs="+", choices=[s.__name__.lower() for s in HERE], metavar="SCENARIO")
     parser.add_argument("--gpu", action="store_true", help="the rounds of the real ncu alone (needs a GPU)")
-    parser.add_argument("--seconds", type=float, default=None, metavar="S", help="kill so long, then no more")
+    parser.add_argument("--seconds", type=float, metavar="S", help="kill so long, then no more")
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:

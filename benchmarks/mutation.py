@@ -101,6 +101,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "readers/ncu/results": ("readers/ncu/test_raw_page.py", "stages/profile/test_ncu_facts.py"),
     "readers/sass": ("readers/test_spills.py", "readers/test_phases.py", "build/test_static_facts.py"),
     "records/assemble": ("pipeline/test_run.py",),
+    "records/freshness": ("test_problem_reads.py",),
     "records/lookup": ("cli/test_gate.py", "records/test_packed.py"),
     "records/store": ("cli/test_main.py",),
     "report/case_view": ("report/test_report.py",),

@@ -59,7 +59,8 @@ def chosen(
     monkeypatch.setattr(measure_roofs, "open_recordable", lambda settings, say, *, needs_gpu: context)
     measured = replace(recorded, id="20270101T000000Z-0001")
     settings = Settings("suite", profiles=str(folder))
-    record, _ = measure_roofs.measure_roofs(settings, silent, lambda _: measured, fresh=fresh)
+    record, found = measure_roofs.measure_roofs(settings, silent, lambda _: measured, fresh=fresh)
+    assert len(found) > 30
     return record.id
 
 

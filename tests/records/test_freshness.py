@@ -37,7 +37,7 @@ from flashcore.suites import load
 from tests import factory
 from tests.conftest import TOY
 
-FAST = Case("fast", "mission")
+FAST, LONG = Case("fast", "mission"), Case("fast", "long")
 KEY = CaseKey("code", "source_hash", "13.0.88", host="host", cxx="GCC: (Debian) 12.2.0")
 REFERENCE = CaseKey("", "", "", is_reference=True)
 OTHER_CXX = "GCC: (Ubuntu) 13.3.0"
@@ -205,12 +205,12 @@ def test_a_changed_case_is_stale_and_nothing_of_it_is_taken() -> None:
     record, present = recorded()
     present[FAST] = dataclasses.replace(present[FAST], code="changed")
     joined = freshness.join(record, present, set(), record.suite)
-    facts, outcomes, samples, stale = joined.facts, joined.outcomes, joined.raw_samples, joined.stale
-    assert list(stale) == [FAST] and stale[FAST] == CodeChanged("device")
+    facts, outcomes, samples = joined.facts, joined.outcomes, joined.raw_samples
+    assert joined.stale == {FAST: CodeChanged("device")}
     assert FAST not in {f.subject.case for f in facts}
     assert FAST not in {o.case for o in outcomes}
     assert not [k for k in samples if k[0] == FAST]
-    assert [k for k in samples if k[0] == Case("fast", "long")]
+    assert [k for k in samples if k[0] == LONG]
 
 
 def test_what_the_present_run_measured_is_not_taken_over() -> None:
@@ -232,8 +232,8 @@ def test_listings_come_along_where_their_profile_does() -> None:
     present[FAST] = dataclasses.replace(present[FAST], code="changed")
     measured = {(Case("split", "mission"), "profile")}
     joined = freshness.join(record, present, measured, record.suite)
-    measured.add((Case("fast", "long"), "profile"))  # what is measured or joined later is no business of this one's
-    assert [x.subject.case for x in joined.listings] == [Case("fast", "long")]
+    measured.add((LONG, "profile"))  # what is measured or joined later is no business of this one's
+    assert [x.subject.case for x in joined.listings] == [LONG]
 
 
 def test_a_changed_case_that_was_measured_again_is_not_stale() -> None:
@@ -246,7 +246,7 @@ def test_nothing_fresh_has_no_origin() -> None:
     record, present = recorded()
     changed = {n: CaseKey("changed", "changed", "13.0.88", host="h") for n in present}
     joined = freshness.join(record, changed, set(), record.suite)
-    assert not joined.facts and not joined.outcomes and not joined.raw_samples and joined.origin is None
+    assert not (joined.facts or joined.outcomes or joined.raw_samples or joined.origin)
     assert set(joined.stale) == set(present)
 
 

@@ -29,22 +29,17 @@ def pids(folder: Path) -> list[int]:
     return [int(pid) for p in logs for pid in re.findall(r"^process (\d+)$", p.read_text(), re.MULTILINE)]
 
 
-def pids_of(folder: Path, count: int) -> list[int]:
-    """So many processes, once they were started."""
-    until(lambda: len(pids(folder)) == count)
+def pids_of(folder: Path, count: int = 1) -> list[int]:
+    """So many processes, once they have imported."""
+    until(lambda: sum("imported" in log.read_text() for log in folder.glob("child-*.log")) == count)
     return pids(folder)
-
-
-def has_imported(folder: Path, count: int = 1) -> bool:
-    return sum("imported" in p.read_text() for p in folder.glob("child-*.log")) == count
 
 
 def test_the_child_that_waits_is_given_the_tasks(tmp_path: Path) -> None:
     two = program(actor(), batch=2)
     with Pool() as pool:
         pool.prepare(two, tmp_path)
-        until(lambda: has_imported(tmp_path))
-        waits = pids(tmp_path)
+        waits = pids_of(tmp_path)
         results = pool.run([does(n) for n in "abc"], two, tmp_path)
     assert [r.status for r in results] == ["ok"] * 3
     assert [r.data["pid"] for r in results if r.data][:2] == waits * 2
@@ -82,7 +77,7 @@ def test_one_that_stayed_ends_when_another_program_runs(tmp_path: Path) -> None:
     with Pool() as pool:
         pool.stays = True
         pool.prepare(other, tmp_path / "other")  # has no task, and so uses no GPU
-        (idle,) = pids_of(tmp_path / "other", 1)
+        (idle,) = pids_of(tmp_path / "other")
         pool.run([does("a/x")], program(actor()), tmp_path / "1")
         (used,) = pids(tmp_path / "1")
         assert not gone(used, 0.2) and not gone(idle, 0.0)
@@ -159,7 +154,7 @@ def test_none_is_started_ahead_on_another_host(tmp_path: Path) -> None:
 def test_a_child_of_another_command_is_not_taken_and_is_ended(tmp_path: Path) -> None:
     with Pool() as pool:
         pool.prepare(program(actor("other")), tmp_path)
-        (other,) = pids_of(tmp_path, 1)
+        (other,) = pids_of(tmp_path)
         (result,) = pool.run([does("a")], program(actor()), tmp_path)
         assert result.data is not None and result.data["pid"] != other and not gone(other, 0.0)
     assert gone(other)
@@ -177,7 +172,7 @@ def test_a_child_that_waits_behind_one_of_another_command_is_taken(tmp_path: Pat
 def test_a_child_that_needs_an_environment_of_its_own_is_not_one_that_waited(tmp_path: Path) -> None:
     with Pool() as pool:
         pool.prepare(program(actor()), tmp_path)
-        (waits,) = pids_of(tmp_path, 1)
+        (waits,) = pids_of(tmp_path)
         (result,) = pool.run([does("a")], program(actor(), environment={"OWN": "1"}), tmp_path)
     assert result.data is not None and result.data["pid"] != waits
 
@@ -185,7 +180,7 @@ def test_a_child_that_needs_an_environment_of_its_own_is_not_one_that_waited(tmp
 def test_one_that_died_while_it_waited_is_replaced(tmp_path: Path) -> None:
     with Pool() as pool:
         pool.prepare(program(actor()), tmp_path)
-        (dead,) = pids_of(tmp_path, 1)
+        (dead,) = pids_of(tmp_path)
         os.kill(dead, signal.SIGKILL)
         gone(dead)
         (result,) = pool.run([does("a")], program(actor()), tmp_path)
@@ -216,8 +211,7 @@ def test_a_killed_driver_leaves_nobody_waiting(tmp_path: Path) -> None:
     )
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}/harness:{ROOT}"}
     driver = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], env=environment)
-    until(lambda: has_imported(tmp_path))
-    (waits,) = pids(tmp_path)
+    (waits,) = pids_of(tmp_path)
     driver.kill()
     driver.wait()
     assert gone(waits)

@@ -273,20 +273,8 @@ def test_on_a_gpu_a_kernel_that_does_more_is_slower_and_other_code_of_the_same_s
     # Other machine code that costs nothing: a kernel that is never launched.
     same.write_text(same.read_text().replace('extern "C" __global__', f'{IDLE}extern "C" __global__', 1))
     both = "[pt][lw]*"  # plain, two_steps
-    words = (
-        "bench",
-        "--against",
-        "HEAD",
-        "--suite",
-        "suite",
-        "--variant",
-        both,
-        "--samples",
-        "10",
-        "--format",
-        "json=compared.json",
-    )
-    done = flashcore(*words, cwd=tmp_path)
+    words = ("bench", "--against", "HEAD", "--suite", "suite", "--variant", both, "--samples", "10")
+    done = flashcore(*words, "--format", "json=compared.json", cwd=tmp_path)
     compared = json.loads((tmp_path / "compared.json").read_text())
     assert done.returncode == Exit.FAILED, done.stdout + done.stderr
     assert fates(compared)["plain"] == "slower" and compared["processes"] == 9
