@@ -25,18 +25,19 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 NAME = "index.sqlite"
-_VERSION = 6  # of the tables: another one is read again
+_VERSION = 7  # of the tables: another one is read again
 _TABLES = """
 CREATE TABLE runs (key INTEGER PRIMARY KEY, folder TEXT, name TEXT, id TEXT, created TEXT, suite TEXT, gpu TEXT,
   variants INT, checked INT, timed INT, profiled INT, command TEXT, place TEXT, host TEXT, uuid TEXT, driver TEXT,
-  limits TEXT, nvcc TEXT, "commit" TEXT, dirty INT, UNIQUE (folder, name));
+  limits TEXT, nvcc TEXT, "commit" TEXT, dirty BOOL, UNIQUE (folder, name));
 CREATE TABLE cases (key INTEGER PRIMARY KEY, variant TEXT, shape TEXT, UNIQUE (variant, shape));
 CREATE TABLE names (key INTEGER PRIMARY KEY, name TEXT UNIQUE);
-CREATE TABLE code (run INT, "case" INT, code TEXT, reference INT, params TEXT, mode TEXT, uuid TEXT,
+CREATE TABLE code (run INT, "case" INT, code TEXT, reference BOOL, params TEXT, mode TEXT, uuid TEXT,
   PRIMARY KEY (run, "case"))
   WITHOUT ROWID;
 CREATE TABLE facts ("case" INT, name INT, run INT, value REAL, PRIMARY KEY ("case", name, run)) WITHOUT ROWID;
 """
+sqlite3.register_converter("BOOL", b"1".__eq__)
 #: The key of a fact's name, which is a parameter.
 _KEY = "(SELECT key FROM names WHERE name = ?{fact})"
 
@@ -106,7 +107,7 @@ class Index:
         try:
             self._update_all(places)
         except sqlite3.DatabaseError:  # damaged, locked, or not to be written
-            self._base = _with_tables(sqlite3.connect(":memory:"))
+            self._base = _with_tables(_connected(":memory:"))
             self._update_all(places)
 
     def _update_all(self, places: Sequence[Path]) -> None:
@@ -251,7 +252,7 @@ def _opened(file: Path) -> sqlite3.Connection:
     """The tables of the file, empty ones if it is missing, damaged or of another version."""
     for attempt in range(2):
         try:
-            base = sqlite3.connect(file, timeout=60)
+            base = _connected(file)
             (version,) = base.execute("PRAGMA user_version").fetchone()
             if version == _VERSION:
                 return base
@@ -264,7 +265,11 @@ def _opened(file: Path) -> sqlite3.Connection:
                 file.unlink(missing_ok=True)
             except OSError:
                 break
-    return _with_tables(sqlite3.connect(":memory:"))
+    return _with_tables(_connected(":memory:"))
+
+
+def _connected(file: Path | str) -> sqlite3.Connection:
+    return sqlite3.connect(file, timeout=60, detect_types=sqlite3.PARSE_DECLTYPES)
 
 
 def _with_tables(base: sqlite3.Connection) -> sqlite3.Connection:
