@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import csv as csv_module
-import dataclasses
 import io
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -688,7 +688,7 @@ def test_differences_diverge_from_one_axis_the_largest_first(chromium: Browser, 
     }  # fmt: skip
     values = [(name, (("fast", was), ("split", now))) for name, (was, now) in given.items()]
     facts = [factory.fact(n, value, v, shape="mission") for n, both in values for v, value in both]
-    record = dataclasses.replace(record, facts=Facts([*record.facts, *facts]))
+    record = replace(record, facts=Facts([*record.facts, *facts]))
     rendered(record, tmp_path / "r", today=TODAY, pages=MORE)
     with chromium.page(tmp_path / "r" / "compare.html", "?focus=split&against=fast") as shown:
         rows = {name: rest for name, *rest in shown.js(LEANS) if name in given}
@@ -753,7 +753,7 @@ def test_in_the_single_file_too(chromium: Browser, tmp_path: Path) -> None:
 
 
 def test_another_run_is_chosen_by_its_id(chromium: Browser, tmp_path: Path) -> None:
-    older = dataclasses.replace(contradicting(), id="20260101T000000Z-0000")
+    older = replace(contradicting(), id="20260101T000000Z-0000")
     rendered(contradicting(), tmp_path / "r", today=TODAY, pages=MORE, against=older)
     with chromium.page(tmp_path / "r" / "compare.html", "?focus=fast") as shown:
         assert shown.js("comparison.form.elements.against.value") == "fast@20260101T000000Z-0000"
@@ -766,9 +766,7 @@ def test_another_run_is_chosen_by_its_id(chromium: Browser, tmp_path: Path) -> N
 
 
 def test_only_what_got_worse_is_shown_if_asked_for(chromium: Browser, tmp_path: Path) -> None:
-    older = dataclasses.replace(
-        factory.record(full().suite, times={"split": 10.0, "slow": 900.0}), id="20260101T000000Z-0000"
-    )
+    older = replace(factory.record(full().suite, times={"split": 10.0, "slow": 900.0}), id="20260101T000000Z-0000")
     rendered(full(), tmp_path / "r", today=TODAY, pages=MORE, against=older)
     rows = "Array.from(document.querySelectorAll('.changed tbody tr'), (r) => r.hidden ? '' : r.cells[0].innerText)"
     with chromium.page(tmp_path / "r" / "compare.html") as shown:
@@ -808,9 +806,9 @@ def test_the_single_file_shows_one_page_at_a_time(chromium: Browser, tmp_path: P
 
 def test_source_and_machine_code_are_walked_by_keyboard(chromium: Browser, tmp_path: Path) -> None:
     exit_ = LISTED.instructions[-1]
-    long = tuple(dataclasses.replace(exit_, offset=64 + 16 * i) for i in range(5000))
-    listed = dataclasses.replace(LISTED, instructions=(*LISTED.instructions, *long))
-    rendered(dataclasses.replace(full(), listings=(listed,)), tmp_path / "r", today=TODAY)
+    long = tuple(replace(exit_, offset=64 + 16 * i) for i in range(5000))
+    listed = replace(LISTED, instructions=(*LISTED.instructions, *long))
+    rendered(replace(full(), listings=(listed,)), tmp_path / "r", today=TODAY)
     marked = """Array.from(document.querySelectorAll(".panes > *"), (pane) =>
       Array.from(pane.querySelectorAll("[aria-selected]"), (e) => e.textContent.replace(/\\s+/g, " ").trim()))"""
     load = "70.0 00000 LDS R2, [R4] mio throttle 86 %, 64 bank conflicts"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,10 +62,9 @@ def test_newer_runs_of_other_code_do_not_hide_the_results_of_the_present_code(
     monkeypatch.setattr(freshness, "case_keys", lambda *_: keyed("new"))
     outcomes = tuple(o for o in WHOLE.outcomes if o.stage in stages)
     others = [
-        dataclasses.replace(WHOLE, id=f"202601{day}T000000Z-0001", keys=keyed("other"), outcomes=outcomes)
-        for day in range(10, 20)
+        replace(WHOLE, id=f"202601{day}T000000Z-0001", keys=keyed("other"), outcomes=outcomes) for day in range(10, 20)
     ]
-    old = dataclasses.replace(WHOLE, id=FULL, keys=keyed("new"))
+    old = replace(WHOLE, id=FULL, keys=keyed("new"))
     runs = assemble.to_join(recorded(tmp_path, old, *others), old.suite.name, None)
     record = assemble.record_of("20260201T000000Z-0001", present(old.suite), runs)
     assert [origin.run for origin in record.joined] == [FULL] and not record.stale
@@ -76,7 +75,7 @@ def test_no_further_run_is_read_where_nothing_is_missing(monkeypatch: pytest.Mon
 
     def runs() -> Iterator[Record]:
         for day in range(20, 10, -1):
-            yield dataclasses.replace(WHOLE, id=f"202601{day}T000000Z-0001", keys=keyed("new"))
+            yield replace(WHOLE, id=f"202601{day}T000000Z-0001", keys=keyed("new"))
         raise AssertionError("read on")
 
     record = assemble.record_of("20260201T000000Z-0001", present(WHOLE.suite), runs())
@@ -87,8 +86,8 @@ def test_a_damaged_run_neither_names_the_gpu_nor_ends_the_choice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = factory.on_l4(factory.record(), id=NEWEST)
-    whole = dataclasses.replace(WHOLE, id=NEWER)
-    runs = recorded(tmp_path, dataclasses.replace(WHOLE, id=FULL), whole, other, damaged=[NEWER, NEWEST])
+    whole = replace(WHOLE, id=NEWER)
+    runs = recorded(tmp_path, replace(WHOLE, id=FULL), whole, other, damaged=[NEWER, NEWEST])
     (run,) = assemble.to_join(runs, other.suite.name, None, before=None)
     assert run.id == FULL and run.gpu == "NVIDIA H200" and len(run.facts)
     skipped = capsys.readouterr().err
@@ -101,7 +100,7 @@ def test_a_run_whose_facts_cannot_be_read_adds_nothing(
     keys = {Case(v.name, s.name): CaseKey("c", "c", "13", host="h") for v, s in factory.cases(factory.suite())}
     monkeypatch.setattr(freshness, "case_keys", lambda *_: keys)
     full = factory.record(id=FULL, keys=keys)
-    places = recorded(tmp_path, full, dataclasses.replace(full, id=NEWER), damaged=[NEWER])
+    places = recorded(tmp_path, full, replace(full, id=NEWER), damaged=[NEWER])
     runs = assemble.to_join(places, full.suite.name, full.gpu, before=None)
     nothing = Findings("gate", full.suite, (), factory.environment(gpu=None), Built("13", (), ()), Measured())
     record = assemble.record_of(NEWEST, nothing, runs)
@@ -131,7 +130,7 @@ def test_a_second_run_on_the_same_gpu_counts_its_waves_once(tmp_path: Path, monk
     keys = {Case(v.name, s.name): CaseKey("c", "c", "13", host="h") for v, s in factory.cases(suite)}
     monkeypatch.setattr(freshness, "case_keys", lambda *_: keys)
     older = factory.record(id=FULL, keys=keys)
-    benched = dataclasses.replace(
+    benched = replace(
         older,
         id=NEWER,
         outcomes=tuple(o for o in older.outcomes if o.stage != "profile"),
@@ -156,10 +155,10 @@ def test_facts_are_not_read_where_no_outcome_is_taken_over() -> None:
     run = factory.record(
         keys={Case(v.name, s.name): CaseKey("c", "c", "13", host="h") for v, s in factory.cases(factory.suite())}
     )
-    lazy = dataclasses.replace(run, facts=Facts(Lazy(unreadable)))
+    lazy = replace(run, facts=Facts(Lazy(unreadable)))
     done: set[tuple[Case, str]] = {(o.case, o.stage) for o in run.outcomes}
     assert freshness.join(lazy, run.keys, done, lazy.suite).facts == []
-    changed = {case: dataclasses.replace(key, code="changed") for case, key in run.keys.items()}
+    changed = {case: replace(key, code="changed") for case, key in run.keys.items()}
     assert freshness.join(lazy, changed, set(), lazy.suite).facts == []
     for _ in range(2):
         with pytest.raises(RecordError, match="read"):
@@ -169,10 +168,10 @@ def test_facts_are_not_read_where_no_outcome_is_taken_over() -> None:
 def test_a_decision_that_does_not_hold_is_compared_with_the_newest_run_in_which_it_did() -> None:
     def run(*details: Decided) -> Record:
         facts = [
-            dataclasses.replace(factory.fact("decision_wide", len(d.missed), arch="sm_90a", kernel=str(n)), detail=d)
+            replace(factory.fact("decision_wide", len(d.missed), arch="sm_90a", kernel=str(n)), detail=d)
             for n, d in enumerate(details)
         ]
-        return dataclasses.replace(factory.bare_record(factory.suite(), facts), id=NEWER)
+        return replace(factory.bare_record(factory.suite(), facts), id=NEWER)
 
     lost, kept, older = (
         Decided("a.cu", 3, ("mma",), "FFMA ×2"),
@@ -183,5 +182,5 @@ def test_a_decision_that_does_not_hold_is_compared_with_the_newest_run_in_which_
     built = Built("13", (), (), tuple(run(lost, kept).facts))
     nothing = Findings("gate", factory.suite(), (), factory.environment(), built, Measured())
     details = [fact.detail for fact in assemble.record_of(NEWEST, nothing, recorded).facts]
-    assert details == [dataclasses.replace(lost, before="HMMA ×8"), kept]
+    assert details == [replace(lost, before="HMMA ×8"), kept]
     assert [fact.detail for fact in assemble.record_of(NEWEST, nothing, []).facts] == [lost, kept]

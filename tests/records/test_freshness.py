@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,7 +68,7 @@ OTHER_CXX = "GCC: (Ubuntu) 13.3.0"
     ],
 )
 def test_freshness(changes: dict[str, object], reason: str) -> None:
-    recorded = dataclasses.replace(KEY, **changes)  # type: ignore[arg-type]
+    recorded = replace(KEY, **changes)  # type: ignore[arg-type]
     result = freshness.freshness(KEY, recorded)
     assert result is None if not reason else reason in cause_text(result)
 
@@ -78,12 +78,12 @@ def test_what_was_never_measured_is_not_fresh() -> None:
 
 
 def test_two_keys_without_host_code_are_not_the_same() -> None:
-    key = dataclasses.replace(KEY, host="", cxx="")
+    key = replace(KEY, host="", cxx="")
     assert freshness.freshness(key, key) == NO_HOST_HASH("built")
 
 
 def test_a_reference_is_stale_if_its_file_changed_since_files_were_recorded() -> None:
-    one, other = (dataclasses.replace(REFERENCE, code=code) for code in ("one", "other"))
+    one, other = (replace(REFERENCE, code=code) for code in ("one", "other"))
     assert freshness.freshness(one, one) is freshness.freshness(one, REFERENCE) is None
     assert freshness.freshness(one, other) == REFERENCE_CHANGED()
     assert freshness.freshness(REFERENCE, None) == NEVER_MEASURED()
@@ -107,7 +107,7 @@ def keys(
         Artifact("plain", "sm_80", "ok", host="other", cxx="g++"),
         Artifact("plain", "sm_90a", status, code=code, source_hash=source_hash, host=host, cxx="g++"),  # type: ignore[arg-type]
     ]
-    launch = dataclasses.replace(Launch("scale_kernel", (1, 1, 1), (256, 1, 1), (1, 1, 1), 0), **launched)  # type: ignore[arg-type]
+    launch = replace(Launch("scale_kernel", (1, 1, 1), (256, 1, 1), (1, 1, 1), 0), **launched)  # type: ignore[arg-type]
     plans = [Plan("plain", name, (launch,), 0, archs=("sm_90a",)) for name in loaded.shapes]
     plans += [Plan("plain", name, (), 0, archs=("sm_80",)) for name in loaded.shapes]
     cases = [(loaded.variants[v], s) for v in ("plain", "torch_mul") for s in loaded.shapes.values()]
@@ -125,9 +125,7 @@ def test_what_a_key_depends_on(tmp_path: Path) -> None:
         Case("torch_mul", "small"),
     }
     reference = first[Case("torch_mul", "tail")]
-    assert (
-        reference.is_reference and reference.code and dataclasses.replace(reference, code="", settings="") == REFERENCE
-    )
+    assert reference.is_reference and reference.code and replace(reference, code="", settings="") == REFERENCE
     assert first[Case("plain", "tail")] != first[Case("plain", "small")]
     case = Case("plain", "small")
     assert keys(loaded, code="d")[case].code != first[case].code
@@ -146,8 +144,8 @@ def test_what_a_key_depends_on(tmp_path: Path) -> None:
     assert keys(loaded)[Case("torch_mul", "tail")] != reference
     file.write_text(text)
     assert keys(loaded)[Case("torch_mul", "tail")] == reference
-    wider = dataclasses.replace(loaded.shapes["small"], params={"N": 8192})
-    other = keys(dataclasses.replace(loaded, shapes={**loaded.shapes, "small": wider}))
+    wider = replace(loaded.shapes["small"], params={"N": 8192})
+    other = keys(replace(loaded, shapes={**loaded.shapes, "small": wider}))
     assert other[case].code != first[case].code and other[case].source_hash != first[case].source_hash
     assert other[Case("plain", "tail")] == first[Case("plain", "tail")]
     problem = root / "problem.py"
@@ -171,7 +169,7 @@ def recorded() -> tuple[Record, dict[Case, CaseKey]]:
         c: REFERENCE if c.variant == "cudnn" else CaseKey(f"{c}", f"{c}", "13.0.88", host=f"{c}", cxx="g++")
         for c in cases
     }
-    return dataclasses.replace(made, keys=results), dict(results)
+    return replace(made, keys=results), dict(results)
 
 
 def test_everything_fresh_is_taken_over() -> None:
@@ -191,19 +189,17 @@ def test_everything_fresh_is_taken_over() -> None:
 
 def test_what_another_compiler_made_is_joined_by_its_text_and_that_is_said() -> None:
     record, present = recorded()
-    here = {
-        n: k if k.is_reference else dataclasses.replace(k, host="another", cxx=OTHER_CXX) for n, k in present.items()
-    }
+    here = {n: k if k.is_reference else replace(k, host="another", cxx=OTHER_CXX) for n, k in present.items()}
     joined = freshness.join(record, here, set(), record.suite)
     assert not joined.stale and joined.origin is not None
     assert joined.origin.compilers == (("host", "g++", OTHER_CXX),)
-    (note,) = dataclasses.replace(record, joined=(joined.origin,)).environment_notes()
+    (note,) = replace(record, joined=(joined.origin,)).environment_notes()
     assert record.id in note and "host code compiled by g++, now g++ (Ubuntu) 13.3.0" in note
 
 
 def test_a_changed_case_is_stale_and_nothing_of_it_is_taken() -> None:
     record, present = recorded()
-    present[FAST] = dataclasses.replace(present[FAST], code="changed")
+    present[FAST] = replace(present[FAST], code="changed")
     joined = freshness.join(record, present, set(), record.suite)
     facts, outcomes, samples = joined.facts, joined.outcomes, joined.raw_samples
     assert joined.stale == {FAST: CodeChanged("device")}
@@ -228,8 +224,8 @@ def test_listings_come_along_where_their_profile_does() -> None:
     record, present = recorded()
     cases = [("fast", "mission"), ("fast", "long"), ("split", "mission")]
     listings = tuple(Listing(CaseSubject(Case(v, s), kernel="k"), ()) for v, s in cases)
-    record = dataclasses.replace(record, listings=listings)
-    present[FAST] = dataclasses.replace(present[FAST], code="changed")
+    record = replace(record, listings=listings)
+    present[FAST] = replace(present[FAST], code="changed")
     measured = {(Case("split", "mission"), "profile")}
     joined = freshness.join(record, present, measured, record.suite)
     measured.add((LONG, "profile"))  # what is measured or joined later is no business of this one's
@@ -238,7 +234,7 @@ def test_listings_come_along_where_their_profile_does() -> None:
 
 def test_a_changed_case_that_was_measured_again_is_not_stale() -> None:
     record, present = recorded()
-    present[FAST] = dataclasses.replace(present[FAST], code="changed")
+    present[FAST] = replace(present[FAST], code="changed")
     assert not freshness.join(record, present, {(FAST, "check")}, record.suite).stale
 
 
@@ -267,7 +263,7 @@ def test_waves_are_joined_since_only_a_gpu_tells_the_number_of_sms() -> None:
         return [f.name for f in facts if f in (waves, smem)]
 
     assert joined(KEY) == ["waves"]
-    assert joined(dataclasses.replace(KEY, code="another")) == []
+    assert joined(replace(KEY, code="another")) == []
     assert joined(KEY, waves.subject) == []
 
 
@@ -275,9 +271,9 @@ def test_waves_are_joined_since_only_a_gpu_tells_the_number_of_sms() -> None:
 def test_another_operator_makes_its_cases_stale(change: dict[str, object]) -> None:
     record, present = recorded()
     problem = record.suite.problems[record.suite.variants["fast"].problem]
-    arguments = tuple(dataclasses.replace(a, **change) for a in problem.arguments)  # type: ignore[arg-type]
-    other = dataclasses.replace(problem, arguments=(*arguments, problem.arguments[0]))
-    suite = dataclasses.replace(record.suite, problems={**record.suite.problems, problem.name: other})
+    arguments = tuple(replace(a, **change) for a in problem.arguments)  # type: ignore[arg-type]
+    other = replace(problem, arguments=(*arguments, problem.arguments[0]))
+    suite = replace(record.suite, problems={**record.suite.problems, problem.name: other})
     assert freshness.join(record, present, set(), suite).stale[FAST] == SETTINGS_CHANGED()
 
 
@@ -285,10 +281,10 @@ def test_another_operator_makes_its_cases_stale(change: dict[str, object]) -> No
 def test_another_function_of_a_references_file_makes_it_stale(change: dict[str, object]) -> None:
     record, present = recorded()
     for name, reason in (("cudnn", REFERENCE_CHANGED()), ("fast", None)):  # a kernel's code says the same
-        other = dataclasses.replace(record.suite.variants[name], config={"backend": 1})
+        other = replace(record.suite.variants[name], config={"backend": 1})
         if name == "cudnn":
-            other = dataclasses.replace(record.suite.variants[name], **change)  # type: ignore[arg-type]
-        suite = dataclasses.replace(record.suite, variants={**record.suite.variants, name: other})
+            other = replace(record.suite.variants[name], **change)  # type: ignore[arg-type]
+        suite = replace(record.suite, variants={**record.suite.variants, name: other})
         assert freshness.join(record, present, set(), suite).stale.get(Case(name, "mission")) == reason
 
 
@@ -308,13 +304,13 @@ def test_a_ratio_over_a_reference_that_has_changed_has_no_value(
 ) -> None:
     record, present = recorded()
     ratio = factory.fact(name, 2.0, "fast", shape="mission", detail=OverReference(over, "isolated", 9))
-    record = dataclasses.replace(record, facts=Facts([ratio]))
+    record = replace(record, facts=Facts([ratio]))
     if changed:
         case = Case.parse(changed)
         key = present[case]
-        present[case] = dataclasses.replace(key, code="changed")
-        record = dataclasses.replace(record, keys={**record.keys, case: dataclasses.replace(key, code="code")})
-    suite = dataclasses.replace(record.suite, baseline=baseline)
+        present[case] = replace(key, code="changed")
+        record = replace(record, keys={**record.keys, case: replace(key, code="code")})
+    suite = replace(record.suite, baseline=baseline)
     (fact,) = freshness.join(record, present, set(), suite).facts
     assert (fact.value, fact.cause) == ((2.0, None) if applies else (None, REFERENCE_CHANGED()))
 
@@ -322,15 +318,15 @@ def test_a_ratio_over_a_reference_that_has_changed_has_no_value(
 @pytest.mark.parametrize("what", ["device code", "launch plan", "parameters", "problem"])
 def test_what_changed_is_named(what: str) -> None:
     record, present = recorded()
-    present[FAST] = dataclasses.replace(present[FAST], code="another")
+    present[FAST] = replace(present[FAST], code="another")
     artifacts, plans, suite = record.artifacts, record.plans, record.suite
     if what == "device code":
-        artifacts = tuple(dataclasses.replace(a, code="other") if a.variant == "fast" else a for a in artifacts)
+        artifacts = tuple(replace(a, code="other") if a.variant == "fast" else a for a in artifacts)
     if what == "launch plan":
-        plans = tuple(dataclasses.replace(p, launches=()) if p.variant == "fast" else p for p in plans)
+        plans = tuple(replace(p, launches=()) if p.variant == "fast" else p for p in plans)
     if what == "parameters":
-        wider = dataclasses.replace(suite.shapes["mission"], params={"B": 2, "H": 8, "S": 512, "D": 64})
-        suite = dataclasses.replace(suite, shapes={**suite.shapes, "mission": wider})
+        wider = replace(suite.shapes["mission"], params={"B": 2, "H": 8, "S": 512, "D": 64})
+        suite = replace(suite, shapes={**suite.shapes, "mission": wider})
     joined = freshness.join(record, present, set(), suite, built=Built("13.0.88", artifacts, plans))
     assert joined.stale == {FAST: CodeChanged("device", (what,))}
     assert f"the {what} changed" in cause_text(joined.stale[FAST])
@@ -338,6 +334,6 @@ def test_what_changed_is_named(what: str) -> None:
 
 def test_code_of_another_compiler_is_another_kernel_and_both_are_named() -> None:
     record, present = recorded()
-    present[FAST] = dataclasses.replace(present[FAST], code="another", nvcc="13.5.37")
+    present[FAST] = replace(present[FAST], code="another", nvcc="13.5.37")
     reason = cause_text(freshness.join(record, present, set(), record.suite).stale[FAST])
     assert "compilers differ: device code compiled by 13.0.88, now 13.5.37" in reason

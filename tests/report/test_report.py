@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import gzip
 import re
 import sys
 import tempfile
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -178,7 +178,7 @@ def test_what_users_write_is_escaped(tmp_path: Path, single_file: bool) -> None:
                           waivers, title=EVIL, notes=(EVIL,))  # fmt: skip
     record = factory.record(suite, [factory.fact("throttle", EVIL, "fast", shape="mission"),
                                     factory.fact("l2_hit", None, "fast", shape="mission", detail=EVIL)])  # fmt: skip
-    record = dataclasses.replace(
+    record = replace(
         record,
         command=EVIL,
         environment=factory.environment(gpu=EVIL, host=EVIL),
@@ -254,7 +254,7 @@ def test_counters_that_are_all_zero_are_measured(tmp_path: Path) -> None:
     """None of them may read as a case without counters."""
     suite = factory.suite(variants=[factory.variant("fast")], shapes=[factory.shape()])
     zero = factory.fact("spill_instructions", 0, "fast", shape="mission", source=Source.NCU)
-    record = dataclasses.replace(factory.record(suite), facts=Facts([zero]))
+    record = replace(factory.record(suite), facts=Facts([zero]))
     words = Page(render(record, tmp_path)["variant/fast.html"]).words
     assert "0 in every column: spill_instructions" in words
     assert "No counters:" not in words
@@ -378,7 +378,7 @@ def test_the_winners_limits_at_risk_stand_first(tmp_path: Path) -> None:
 
 def test_skipped_stages_are_named(tmp_path: Path) -> None:
     stages = (StageNote("build", "ok", 1.0), StageNote("bench", "skipped", 0.0, "no GPU"))
-    words = Page(render(dataclasses.replace(factory.bare_record(), stages=stages), tmp_path / "r")["index.html"]).words
+    words = Page(render(replace(factory.bare_record(), stages=stages), tmp_path / "r")["index.html"]).words
     assert "bench skipped 0.0 s; no GPU" in words
 
 
@@ -434,10 +434,8 @@ def test_the_next_step_names_a_failed_budget_that_no_rule_explains(tmp_path: Pat
 def test_a_failed_build_is_the_first_thing_seen(tmp_path: Path) -> None:
     record = factory.record()
     failed = CompileFailed("k.cu(12): error: no such name\n1 error")
-    artifacts = [
-        dataclasses.replace(a, status="failed", cause=failed) if a.variant == "fast" else a for a in record.artifacts
-    ]
-    words = screen(dataclasses.replace(record, artifacts=tuple(artifacts)), tmp_path / "r")
+    artifacts = [replace(a, status="failed", cause=failed) if a.variant == "fast" else a for a in record.artifacts]
+    words = screen(replace(record, artifacts=tuple(artifacts)), tmp_path / "r")
     assert words.index("build failed fast sm_80, sm_89, sm_90a: k.cu(12): error: no such name") < words.index("Fastest")
 
 
@@ -506,9 +504,9 @@ def test_only_a_shape_that_is_not_checked_shows_the_correctness_of_others(
 ) -> None:
     made = full()
     outcomes = [o for o in made.outcomes if (o.variant, o.shape, o.stage) != ("fast", "mission", "check")]
-    shapes = {n: dataclasses.replace(s, stages=stages) if n == "mission" else s for n, s in made.suite.shapes.items()}
-    suite = dataclasses.replace(made.suite, shapes=shapes)
-    page = Page(render(dataclasses.replace(made, suite=suite, outcomes=tuple(outcomes)), tmp_path / "r")["index.html"])
+    shapes = {n: replace(s, stages=stages) if n == "mission" else s for n, s in made.suite.shapes.items()}
+    suite = replace(made.suite, shapes=shapes)
+    page = Page(render(replace(made, suite=suite, outcomes=tuple(outcomes)), tmp_path / "r")["index.html"])
     _, title, text = page.cells("fast")["correct"]
     assert text == expected[0] and title.startswith(expected[1])
 
@@ -529,12 +527,12 @@ def test_a_failed_build_shows_the_compilers_words(pages: dict[str, str]) -> None
 def test_builds_that_are_missing_for_one_reason_are_said_once(tmp_path: Path) -> None:
     made = full()
     refused = [
-        dataclasses.replace(a, status="unsupported", cause=UNSUPPORTED_ARCH(reason="needs sm_90a\nand more"))
+        replace(a, status="unsupported", cause=UNSUPPORTED_ARCH(reason="needs sm_90a\nand more"))
         if (a.variant, a.arch) in {("slow", "sm_80"), ("slow", "sm_89"), ("fast", "sm_80"), ("fast", "sm_89")}
         else a
         for a in made.artifacts
     ]
-    text = render(dataclasses.replace(made, artifacts=tuple(refused)), tmp_path / "r")["index.html"]
+    text = render(replace(made, artifacts=tuple(refused)), tmp_path / "r")["index.html"]
     listed = text[text.index('id="index-missing"') :].partition("</ul>")[0]
     assert re.findall("<li>(.*)</li>", unescape(re.sub("</?[^l/][^>]*>", "", listed))) == [
         'failed sm_89, sm_90a: k.cu(12): error: "foo<T>" is undefined (broken)',
@@ -544,7 +542,7 @@ def test_builds_that_are_missing_for_one_reason_are_said_once(tmp_path: Path) ->
 
 
 def test_shapes_are_offered_by_problem_where_there_are_several(tmp_path: Path, pages: dict[str, str]) -> None:
-    softmax = dataclasses.replace(factory.shape("other"), problem="softmax")
+    softmax = replace(factory.shape("other"), problem="softmax")
     shapes = [factory.shape(), softmax, factory.shape("long", factory.LONG)]
     text = render(factory.bare_record(factory.suite(shapes=shapes)), tmp_path / "r")["index.html"]
     matches = re.findall('<optgroup label="([^"]*)">(.*?)</optgroup>', text)
@@ -586,8 +584,8 @@ def test_a_variants_page_says_what_holds_it_with_evidence_and_what_helped_elsewh
 
 
 def test_source_lines_carry_samples_conflicts_and_local_memory(tmp_path: Path) -> None:
-    parent = dataclasses.replace(LISTED, subject=CaseSubject(Case("slow", "mission"), kernel="slow_kernel"))
-    record = dataclasses.replace(full(), listings=(LISTED, parent))
+    parent = replace(LISTED, subject=CaseSubject(Case("slow", "mission"), kernel="slow_kernel"))
+    record = replace(full(), listings=(LISTED, parent))
     page = Page(render(record, tmp_path / "r")["variant/fast.html"])
     lines = [r for r in page.rows if len(r) == 6 and "fast.cu:" in r[1][2]]
     cells = [[" ".join(c[2].split()) for c in row] for row in lines]
@@ -667,7 +665,7 @@ def test_a_measured_roof_is_drawn(pages: dict[str, str]) -> None:
 
 
 def test_a_level_without_a_roof_says_that_it_is_unknown(tmp_path: Path) -> None:
-    pages = render(dataclasses.replace(full(), roofs=()), tmp_path / "r")
+    pages = render(replace(full(), roofs=()), tmp_path / "r")
     assert "L2 roof: unknown" in [trace.get("name") for trace in roofline_of(pages, "mission")["data"]]
 
 
@@ -711,7 +709,7 @@ def test_the_rooflines_points_are_the_records_facts(pages: dict[str, str]) -> No
 
 def test_without_counters_the_roofline_is_drawn_from_the_formulas_and_says_so(tmp_path: Path) -> None:
     record = full()
-    bare = dataclasses.replace(record, facts=Facts([f for f in record.facts if f.source != "ncu"]))
+    bare = replace(record, facts=Facts([f for f in record.facts if f.source != "ncu"]))
     pages = render(bare, tmp_path / "r")
     assert "No counters on mission: the bytes are those of the problem's formula" in unescape(pages["roofline.html"])
     rows = marks(roofline_of(pages, "mission"))
@@ -727,16 +725,16 @@ def test_without_counters_the_roofline_is_drawn_from_the_formulas_and_says_so(tm
 def test_shares_of_the_time_say_where_no_counter_stands_behind_them(tmp_path: Path) -> None:
     record = full()
     message = "No counters on mission: these shares are from the problem's formulas."
-    bare = dataclasses.replace(record, facts=Facts([f for f in record.facts if f.source != "ncu"]))
+    bare = replace(record, facts=Facts([f for f in record.facts if f.source != "ncu"]))
     assert message in unescape(render(bare, tmp_path / "bare")["index.html"])
     counts = factory.facts_of({"ncu_duration": 30_000, "dram_throughput": 40.0}, "fast", shape="mission")
-    counted = dataclasses.replace(bare, facts=Facts([*bare.facts, *counts]))
+    counted = replace(bare, facts=Facts([*bare.facts, *counts]))
     assert message not in unescape(render(counted, tmp_path / "counted")["index.html"])
 
 
 def test_without_a_gpu_the_pages_say_so(tmp_path: Path) -> None:
     suite = factory.suite(shapes=[factory.shape()])
-    record = dataclasses.replace(
+    record = replace(
         factory.bare_record(suite, factory.static_facts("fast", shapes=["mission"])),
         environment=factory.environment(gpu=None),
     )
@@ -763,7 +761,7 @@ def test_links_in_the_texts_of_nvidias_rules_are_their_words(tmp_path: Path, sam
 
 
 def test_an_empty_record_renders(tmp_path: Path) -> None:
-    record = dataclasses.replace(factory.bare_record(), artifacts=(), plans=(), stages=(), facts=Facts())
+    record = replace(factory.bare_record(), artifacts=(), plans=(), stages=(), facts=Facts())
     assert len(render(record, tmp_path / "r")) == len(PAGES) + len(record.suite.variants)
 
 

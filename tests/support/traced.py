@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -122,18 +123,16 @@ def compiled_in(name: str, module: str, source: str, folder: Path) -> Compiled:
 
 def record(compiled: Compiled, name: str, called: str = "sound") -> Record:
     """The record of one variant alone, under another's name."""
-    artifact = dataclasses.replace(compiled.artifacts[name], variant=called)
-    variant = dataclasses.replace(compiled.suite.variants[name], name=called)
-    suite = dataclasses.replace(compiled.suite, variants={called: variant})
+    artifact = replace(compiled.artifacts[name], variant=called)
+    variant = replace(compiled.suite.variants[name], name=called)
+    suite = replace(compiled.suite, variants={called: variant})
     facts = static_facts.facts(artifact, Path(suite.root))
     plans = tuple(compiled.language.plans(artifact, suite.shapes.values()))
     facts += list(static_facts.plan_facts(artifact, plans, facts, None))
     made = factory.bare_record(suite=suite)
-    machine = dataclasses.replace(
-        made.environment, nvcc=None, libraries={compiled.language.name: compiled.language.version or ""}
-    )
-    made = dataclasses.replace(made, environment=machine, artifacts=(artifact,), plans=plans)
-    return dataclasses.replace(made, facts=Facts(facts), keys={}, stale={})
+    machine = replace(made.environment, nvcc=None, libraries={compiled.language.name: compiled.language.version or ""})
+    made = replace(made, environment=machine, artifacts=(artifact,), plans=plans)
+    return replace(made, facts=Facts(facts), keys={}, stale={})
 
 
 def judged(compiled: Compiled, name: str) -> judge.Judgement:
@@ -189,8 +188,8 @@ def test_a_build_of_another_machine_needs_no_compiler(compiled: Compiled, monkey
     monkeypatch.setattr(Traced, "version", None)
     sound = compiled.suite.variants["sound"]
     (artifact,) = compiled.language.build(compiled.suite, compiled.build, (ARCH,), [sound])
-    assert artifact == dataclasses.replace(compiled.artifacts["sound"], seconds=None, cached=True)
-    changed = dataclasses.replace(sound, config={**sound.config, "CAP": 100})
+    assert artifact == replace(compiled.artifacts["sound"], seconds=None, cached=True)
+    changed = replace(sound, config={**sound.config, "CAP": 100})
     with pytest.raises(CapabilityError, match="on this machine, nor a build of sound"):
         compiled.language.build(compiled.suite, compiled.build, (ARCH,), [changed])
     changes_code = Traced("absent", Package("no-such-distribution"), "no.such.module", variables="CHANGES_CODE_")

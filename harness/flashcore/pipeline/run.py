@@ -40,7 +40,7 @@ class RecordedRun:
 class Elsewhere(Protocol):
     """An executor that records whole runs, including builds."""
 
-    def record_run(self, settings: Settings, say: Say, *, resume: bool = False, needed: bool = False) -> RecordedRun:
+    def record_run(self, settings: Settings, say: Say, *, resume: bool, needed: bool) -> RecordedRun:
         """See :func:`record_run`. The run's folder is on this machine."""
         ...
 

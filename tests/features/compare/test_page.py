@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,8 +106,8 @@ def test_every_pairs_ratio_and_interval_are_those_of_the_samples(tmp_path: Path)
 def test_rounds_that_only_one_saw_do_not_count(tmp_path: Path) -> None:
     record = full()
     key = Case("split", "mission"), "isolated"
-    longer = dataclasses.replace(record, raw_samples={**record.samples, key: (*record.samples[key], *[99.0] * 200)})
-    longer = dataclasses.replace(
+    longer = replace(record, raw_samples={**record.samples, key: (*record.samples[key], *[99.0] * 200)})
+    longer = replace(
         longer, facts=type(record.facts)([*record.facts, factory.fact("isolated_p50", 99.0, "split", shape="mission")])
     )
     _, data = read(tmp_path / "r", longer)
@@ -132,7 +132,7 @@ def test_one_percent_or_an_interval_across_one_contradicts_nothing(tmp_path: Pat
 
 
 def test_two_runs_have_a_summary_a_table_and_pairs(tmp_path: Path) -> None:
-    older = dataclasses.replace(factory.record(full().suite, times={"split": 30.0}), id=OLD)
+    older = replace(factory.record(full().suite, times={"split": 30.0}), id=OLD)
     page, data = read(tmp_path / "r", full(), against=older)
     assert data["runs"] == [full().id, OLD] and first(data) == ["split", "split (0000)"]
     assert f"Run {full().id} compared with run {OLD}: " in page.words
@@ -146,7 +146,7 @@ def test_two_runs_have_a_summary_a_table_and_pairs(tmp_path: Path) -> None:
 
 
 def test_the_table_marks_what_got_worse(tmp_path: Path) -> None:
-    older = dataclasses.replace(factory.record(full().suite, times={"split": 10.0, "slow": 900.0}), id=OLD)
+    older = replace(factory.record(full().suite, times={"split": 10.0, "slow": 900.0}), id=OLD)
     rendered(full(), tmp_path / "r", today=TODAY, pages=MORE, against=older)
     text = (tmp_path / "r" / "compare.html").read_text(encoding="utf-8")
     worse = re.findall(r'<tr class="worse">.*?>([^<]+)</a>', text)
@@ -154,15 +154,15 @@ def test_the_table_marks_what_got_worse(tmp_path: Path) -> None:
 
 
 def test_the_same_code_is_said_of_the_same_code_alone(tmp_path: Path) -> None:
-    older = dataclasses.replace(factory.record(full().suite), id=OLD)
-    other = {k: dataclasses.replace(v, code="x" * 64) for k, v in older.keys.items()}
-    _, data = read(tmp_path / "r", full(), against=dataclasses.replace(older, keys=other))
+    older = replace(factory.record(full().suite), id=OLD)
+    other = {k: replace(v, code="x" * 64) for k, v in older.keys.items()}
+    _, data = read(tmp_path / "r", full(), against=replace(older, keys=other))
     assert not pair(data, "split", "split (0000)")["same"]
     assert isinstance(next(iter(other.values())), CaseKey)
 
 
 def test_times_of_other_machines_are_not_compared(tmp_path: Path) -> None:
-    older = dataclasses.replace(factory.record(full().suite), id=OLD, environment=factory.environment(gpu="NVIDIA L4"))
+    older = replace(factory.record(full().suite), id=OLD, environment=factory.environment(gpu="NVIDIA L4"))
     page, data = read(tmp_path / "r", full(), against=older)
     reason = "measured on NVIDIA L4, not NVIDIA H200"
     assert f"times are not comparable: {reason}" in page.words
@@ -175,7 +175,7 @@ def test_imported_kernels_are_compared_by_what_ncu_counted(tmp_path: Path, sampl
     record = sample_record("app_full")
     rendered(record, tmp_path / "alone", today=TODAY, pages=MORE)
     assert not (tmp_path / "alone/compare.html").exists(), "its kernels have nothing in common"
-    _, data = read(tmp_path / "r", record, against=dataclasses.replace(record, id="20260102T000000Z-0000"))
+    _, data = read(tmp_path / "r", record, against=replace(record, id="20260102T000000Z-0000"))
     focus, against = first(data, "g16384_b256")
     found = pair(data, focus, against, "g16384_b256")
     assert "has 1.00 × the speed of" in found["answer"] and "ncu duration, no interval; times of two" in found["answer"]
@@ -185,7 +185,7 @@ def test_imported_kernels_are_compared_by_what_ncu_counted(tmp_path: Path, sampl
 
 
 def test_equal_times_of_two_runs_are_not_called_equal(tmp_path: Path) -> None:
-    older = dataclasses.replace(contradicting(), id=OLD)
+    older = replace(contradicting(), id=OLD)
     _, data = read(tmp_path / "r", contradicting(), against=older)
     across = pair(data, "split", "split (0000)")
     assert "as fast as" not in across["answer"] and "not judged" in across["answer"] and across["contradiction"] == ""
@@ -216,10 +216,8 @@ def test_a_record_without_a_shape_in_common_is_shown_beside_at_its_own(tmp_path:
 
 def test_a_variant_that_the_other_lacks_stands_against_its_winner(tmp_path: Path) -> None:
     suite = full().suite
-    older = factory.record(
-        dataclasses.replace(suite, variants={k: v for k, v in suite.variants.items() if k != "split"})
-    )
-    _, data = read(tmp_path / "r", full(), against=dataclasses.replace(older, id=OLD))
+    older = factory.record(replace(suite, variants={k: v for k, v in suite.variants.items() if k != "split"}))
+    _, data = read(tmp_path / "r", full(), against=replace(older, id=OLD))
     assert first(data) == ["split", "fast (0000)"]
 
 
@@ -231,7 +229,7 @@ def test_counters_that_differ_have_the_outcome_of_the_analysis(tmp_path: Path) -
         for name, values in given.items()
         for variant, value in zip(("fast", "split"), values, strict=True)
     ]
-    record = dataclasses.replace(record, facts=type(record.facts)([*record.facts, *facts]))
+    record = replace(record, facts=type(record.facts)([*record.facts, *facts]))
     _, data = read(tmp_path / "r", record)
     found = {data["facts"][i][0]: (size, outcome) for i, size, outcome in pair(data, "split", "fast")["moved"]}
     after, before = (CaseSubject(Case(variant, "mission")) for variant in ("split", "fast"))
@@ -253,7 +251,7 @@ def test_without_two_measured_cases_there_is_nothing_to_compare(tmp_path: Path) 
 def test_a_report_of_the_second_run_has_both_on_its_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    record, older = factory.record(), dataclasses.replace(factory.record(times={"split": 30.0}), id=OLD)
+    record, older = factory.record(), replace(factory.record(times={"split": 30.0}), id=OLD)
     for run in (record, older):
         folder = tmp_path / "profiles" / run.id
         folder.mkdir(parents=True)

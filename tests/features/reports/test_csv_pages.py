@@ -151,6 +151,16 @@ def test_the_source_page_lists_instructions_each_once(tmp_path: Path) -> None:
     assert record.gpu_arch is None
 
 
+def test_a_functions_lines_are_of_several_files(tmp_path: Path) -> None:
+    files = {"k.cu": "0x10", "k.cuh": "0x20"}
+    lines = '"Line No","Source","Address","Source","Instructions Executed"\n"7","line","-","-","4"\n'
+    page = "".join(
+        f'"File Path","{file}"\n"Function Name","k"\n{lines}"","","{at}","NOP","4"\n' for file, at in files.items()
+    )
+    (listing,) = recorded(read(page, tmp_path)).listings
+    assert {i.file: hex(16 + i.offset) for i in listing.instructions} == files
+
+
 def test_nvtx_ranges_are_kept(tmp_path: Path) -> None:
     text = (RECORDED / "ncu_raw_domain.csv").read_bytes().decode()
     report = read(text, tmp_path)

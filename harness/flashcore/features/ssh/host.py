@@ -61,7 +61,7 @@ class Host:
         """Only whole runs are recorded there."""
         raise UsageError("--host: expected with profile, check, bench or sanitize, found with another command")
 
-    def record_run(self, settings: Settings, say: Say, *, resume: bool = False, needed: bool = False) -> RecordedRun:
+    def record_run(self, settings: Settings, say: Say, *, resume: bool, needed: bool) -> RecordedRun:
         """See :func:`flashcore.pipeline.run.record_run`. ``resume`` first joins a run that a lost connection left
         there, or fetches it.
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
@@ -68,16 +69,16 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
 
 def record(compiled: Compiled, name: str, called: str = "") -> Record:
     """The record of one variant alone, called otherwise if a name is given."""
-    artifact = dataclasses.replace(compiled.artifacts[name], variant=called or name)
-    variant = dataclasses.replace(compiled.suite.variants[name], name=called or name)
-    suite = dataclasses.replace(compiled.suite, variants={variant.name: variant})
+    artifact = replace(compiled.artifacts[name], variant=called or name)
+    variant = replace(compiled.suite.variants[name], name=called or name)
+    suite = replace(compiled.suite, variants={variant.name: variant})
     result = static_facts.facts(artifact, Path(suite.root))
     plans = tuple(LANGUAGE.plans(artifact, suite.shapes.values()))
     result += list(static_facts.plan_facts(artifact, plans, result, None))
     made = factory.bare_record(suite=suite)
-    machine = dataclasses.replace(made.environment, nvcc=None, libraries={"triton": VERSION})
-    made = dataclasses.replace(made, environment=machine, artifacts=(artifact,), plans=plans)
-    return dataclasses.replace(made, facts=Facts(result), keys={}, stale={})
+    machine = replace(made.environment, nvcc=None, libraries={"triton": VERSION})
+    made = replace(made, environment=machine, artifacts=(artifact,), plans=plans)
+    return replace(made, facts=Facts(result), keys={}, stale={})
 
 
 def judged(results: Record, held_to: Record) -> judge.Judgement:
@@ -136,8 +137,8 @@ def test_a_planted_spill_fails_the_gate_and_names_the_line(compiled: Compiled) -
 def test_decisions_are_judged_at_lines_of_python(
     decision: Decision, places: Mapping[str, tuple[int | None, str]], compiled: Compiled
 ) -> None:
-    budget = dataclasses.replace(compiled.suite.budgets[0], fact="decision_of", decision=decision)
-    suite = dataclasses.replace(compiled.suite, budgets=(budget,))
+    budget = replace(compiled.suite.budgets[0], fact="decision_of", decision=decision)
+    suite = replace(compiled.suite, budgets=(budget,))
     for name, (value, text) in places.items():
         result = static_facts.facts(compiled.artifacts[name], Path(suite.root), suite)
         (fact,) = (fact for fact in result if fact.name == "decision_of")
@@ -154,8 +155,8 @@ def test_facts_of_another_triton_are_no_measure(compiled: Compiled) -> None:
         ("2.9.9", "the static budgets were set with"),
         (VERSION + "1", "was written with"),
     ):
-        artifacts = tuple(dataclasses.replace(a, cxx=f"triton {version}") for a in spilling.artifacts)
-        verdict = judged(dataclasses.replace(spilling, artifacts=artifacts), sound)
+        artifacts = tuple(replace(a, cxx=f"triton {version}") for a in spilling.artifacts)
+        verdict = judged(replace(spilling, artifacts=artifacts), sound)
         assert verdict.exit_code is Exit.INCAPABLE and not verdict.failed
         assert len(verdict.trouble) == 1 and words in verdict.trouble[0] and version in verdict.trouble[0]
 
