@@ -76,6 +76,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "model/plugin": ("test_extensions.py",),
     "model/progress": ("explain/test_predictions.py", "gate/test_judge.py"),
     "model/record": (
+        "test_one_file_many_kernels.py",
         "records/test_store.py",
         "records/test_soundness.py",
         "test_api.py",
@@ -346,7 +347,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sample", type=int, default=300, metavar="N", help="how many mutants (default: 300)")
     parser.add_argument("--seed", type=int, default=1, metavar="N")
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="at once (default: 2)")
-    parser.add_argument("--only", nargs="+", default=None, choices=modules(), metavar="MODULE")
+    parser.add_argument("--only", nargs="+", choices=modules(), metavar="MODULE")
     parser.add_argument("--minutes", type=float, metavar="N", help="begin no mutant later: the first of a draw are one")
     parser.add_argument("--again", metavar="FILE", help="draw nothing: try those again that survived in FILE")
 
