@@ -235,15 +235,18 @@ def _serve(connection: socket.socket) -> None:
         (listed, tells), (waits, begins) = os.pipe(), os.pipe()
         between = os.fork()
         if between == 0:
-            if child := os.fork():
-                os.write(tells, str(child).encode())
+            if os.fork():
                 os._exit(0)
+            task = json.loads(os.pread(handles[3], os.fstat(handles[3]).st_size, 0))
+            if task["session"]:
+                os.setsid()  # before its asker knows its number, which is then that of a group to kill
+            os.write(tells, str(os.getpid()).encode())
             for handle in (listed, tells, begins):
                 os.close(handle)
             connection.close()
             os.read(waits, 1)  # until it is its asker's child
             os.close(waits)
-            _begin(handles)
+            _begin(task, handles)
         os.close(tells)
         os.close(waits)
         number = os.read(listed, 100)
@@ -253,17 +256,14 @@ def _serve(connection: socket.socket) -> None:
             os.close(handle)
 
 
-def _begin(handles: Sequence[int]) -> None:
+def _begin(task: dict[str, Any], handles: Sequence[int]) -> None:
     """In the child: never comes back."""
     code = 1
     try:
-        task = json.loads(os.pread(handles[3], os.fstat(handles[3]).st_size, 0))
         for standard, handle in enumerate(handles[:3]):
             os.dup2(handle, standard)
         for handle in handles:
             os.close(handle)
-        if task["session"]:
-            os.setsid()
         signal.signal(signal.SIGINT, signal.default_int_handler)
         code = _run(task)
     except BaseException:
