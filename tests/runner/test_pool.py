@@ -128,7 +128,7 @@ def test_those_of_the_next_runs_wait_too_one_for_two_cores(tmp_path: Path) -> No
         waiting = pids_of(tmp_path / "0", runs - 1)
         results = [pool.run([does("a")], one, tmp_path / str(number)) for number in range(runs)]
     used = [r.data["pid"] for [r] in results if r.data]
-    assert len({*used}) == runs and {*used[:-1]} == {*waiting}
+    assert len({*used}) == runs and {*used} > {*waiting}
 
 
 @dataclass

@@ -9,7 +9,7 @@ from flashcore.cli import output
 from flashcore.cli.grid import grid
 from flashcore.explain.comparison import REGRESSIONS, UNCHANGED, Comparison, Difference, as_data
 from flashcore.model.groups import grouped
-from flashcore.model.text import bracketed, fixed, listed, number, percentage
+from flashcore.model.text import abbreviated, bracketed, fixed, number, percentage
 
 _COLUMNS = ("case", "mode", "before", "after", "× faster", "interval or noise", "verdict")
 _MOST_NAMES = 6
@@ -31,7 +31,7 @@ def as_text(comparison: Comparison, top: int = 0, *, every: bool = False, only_w
     whys = dict.fromkeys(row.lead.no_interval for row in shown if row.lead and row.lead.no_interval)
     lines += [f"not judged: {why}" for why in whys]
     rest = grouped((row.verdict.partition("\n")[0], row.name) for row in cases if not row.lead)
-    lines += ["", *(f"{verdict}: {listed(names, _MOST_NAMES)}" for verdict, names in rest.items())] if rest else []
+    lines += ["", *(f"{verdict}: {abbreviated(names, _MOST_NAMES)}" for verdict, names in rest.items())] if rest else []
     lines += _first(top, [[row.line] for row in code])
     return "\n".join(lines)
 

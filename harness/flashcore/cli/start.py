@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flashcore.cli import options
 from flashcore.machine.gpu import Gpu
-from flashcore.model.text import listed
+from flashcore.model.text import abbreviated
 from flashcore.records import lookup
 from flashcore.suites import find
 
@@ -25,8 +25,8 @@ def show() -> None:
     gpu = Gpu.find()
     newest = f"{len(runs)}, newest {max(runs)}" if runs else ""
     for name, value in (
-        ("suite", listed(suites)), ("runs", newest), ("reports", listed(reports)),
-        ("binaries", listed(binaries)), ("GPU", gpu.name if gpu else ""),
+        ("suite", abbreviated(suites)), ("runs", newest), ("reports", abbreviated(reports)),
+        ("binaries", abbreviated(binaries)), ("GPU", gpu.name if gpu else ""),
     ):  # fmt: skip
         print(f"{name + ':':<10} {value or 'none'}")
     print("\nnext:")

@@ -28,7 +28,7 @@ from flashcore.model.suite import (
     VariantKind,
     Waiver,
 )
-from flashcore.model.text import count, listed, matches_any, number
+from flashcore.model.text import abbreviated, count, matches_any, number
 
 #: A suite with its baseline, if it has one.
 State = tuple[Suite, Baseline | None]
@@ -299,7 +299,7 @@ def _rules(old: Suite, new: Suite, baselines: Sequence[Baseline], today: date) -
                     change = f"{key} {limit_text(was)}, {was.severity} → {text}"
                     looser.setdefault(key.fact, {})[change] = None
     for fact, changes in looser.items():
-        yield Loosened("rule", fact, listed([*changes], 1))
+        yield Loosened("rule", fact, abbreviated([*changes], 1))
 
 
 def _lines(old: Suite, new: Suite, before: Baseline | None, after: Baseline | None) -> Iterator[Loosened]:

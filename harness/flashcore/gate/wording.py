@@ -12,7 +12,7 @@ from flashcore.explain.verdict_note import LOCAL
 from flashcore.gate.judge import Judgement
 from flashcore.model.groups import grouped
 from flashcore.model.record import subject_of
-from flashcore.model.text import listed, number, visible
+from flashcore.model.text import abbreviated, number, visible
 
 _NAMES = 6  # subjects that a row names
 #: Characters that XML 1.0 forbids, even escaped.
@@ -70,7 +70,7 @@ def subjects(group: Sequence[Verdict]) -> str:
     )
     archs = ", ".join(sorted({v.subject.arch for v in group if v.subject.arch}, key=lambda arch: (len(arch), arch)))
     shapes = len({v.subject.shape for v in group}) - 1
-    text = listed(names, _NAMES) + (f" ({archs})" if archs else "")
+    text = abbreviated(names, _NAMES) + (f" ({archs})" if archs else "")
     return text + (f" and {shapes} more shape{'s' * (shapes > 1)}" if shapes else "")
 
 

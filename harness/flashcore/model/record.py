@@ -28,7 +28,7 @@ from flashcore.model.causes import (
 from flashcore.model.groups import grouped
 from flashcore.model.suite import Stage, Suite
 from flashcore.model.text import Value as Value
-from flashcore.model.text import listed
+from flashcore.model.text import abbreviated
 
 SCHEMA_VERSION = 4
 #: A Python file of a suite → the files read while it ran, by path in the suite's folder → their SHA-256.
@@ -380,7 +380,7 @@ class Artifact:
 def unlaunched_note(artifacts: Iterable[Artifact]) -> list[str]:
     """A line that counts the unlaunched kernels, if there are any."""
     names = list(dict.fromkeys(f"{a.variant}/{kernel}" for a in artifacts for kernel in a.unlaunched))
-    return [f"left out: {listed(names, 1)}, which the variant does not launch on any shape"] if names else []
+    return [f"left out: {abbreviated(names, 1)}, which the variant does not launch on any shape"] if names else []
 
 
 CaseStatus = Literal["ok", "failed", "skipped", "unsupported"]

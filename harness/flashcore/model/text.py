@@ -124,7 +124,7 @@ def count(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else ending}"
 
 
-def listed(names: Sequence[str], most: int = 3) -> str:
+def abbreviated(names: Sequence[str], most: int = 3) -> str:
     """``a, b, c and 2 more``."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if names[most:] else "")
 

@@ -26,7 +26,7 @@ from flashcore.errors import UsageError
 from flashcore.explain.resources import Part
 from flashcore.gate.wording import sentence, summary
 from flashcore.model.files import make_folder, replace_folder, write_atomically
-from flashcore.model.text import count, listed, share, significant, visible, whole
+from flashcore.model.text import abbreviated, count, share, significant, visible, whole
 from flashcore.report import (
     budget_page,
     cells,
@@ -359,4 +359,6 @@ def _check_replaceable(folder: Path) -> None:
     present = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir()}
     foreign = sorted(present - written - {MARKER})
     if foreign:
-        raise UsageError(f"{folder}: expected a new folder or an earlier report, found {listed(foreign, 1)}\n  {hint}")
+        raise UsageError(
+            f"{folder}: expected a new folder or an earlier report, found {abbreviated(foreign, 1)}\n  {hint}"
+        )

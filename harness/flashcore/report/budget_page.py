@@ -17,7 +17,7 @@ from flashcore.gate.judge import WaiverUse
 from flashcore.model.groups import grouped
 from flashcore.model.record import Subject, subject_of
 from flashcore.model.suite import TIERS
-from flashcore.model.text import UNMEASURED, count, exact, listed, number, quantity, recorded_unit, share
+from flashcore.model.text import UNMEASURED, abbreviated, count, exact, number, quantity, recorded_unit, share
 from flashcore.report.cells import Cell, missing
 from flashcore.report.view import BUDGETS, Book, Page, variant_cell
 
@@ -116,7 +116,7 @@ class Budgets:
             Cell(count(len(places), "case"), title="\n".join(places[:20]), sort=len(places), kind="number"),
             replace(value_cell(v), text=self._used(v), unit="") if v.value is not None else value_cell(v),
             Cell(_room(v) or "–", kind="number"),
-            Cell(listed(names), title="\n".join(names), kind="wrap"),
+            Cell(abbreviated(names), title="\n".join(names), kind="wrap"),
             Cell(reason.strip().splitlines()[0], title=reason, kind="wrap"),
         ]
 

@@ -21,7 +21,7 @@ from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import cause_text
 from flashcore.model.groups import grouped
 from flashcore.model.suite import TIMING_MODES, Shape, Stage, Variant
-from flashcore.model.text import listed, percentage, significant, whole
+from flashcore.model.text import abbreviated, percentage, significant, whole
 from flashcore.report.cells import (
     Cell,
     breaks,
@@ -272,7 +272,7 @@ class Overview:
                 Cell(stage),
                 whole_cell(len(cases)),
                 Cell(reason or "no reason was recorded", kind="wrap"),
-                Cell(listed(cases, 40), kind="wrap small"),
+                Cell(abbreviated(cases, 40), kind="wrap small"),
             ]
             for (stage, status, reason), cases in gaps[:MOST_MISSING]
         ]

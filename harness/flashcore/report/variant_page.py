@@ -16,7 +16,7 @@ from flashcore.model.catalogue import FACTS, GROUP_STAGE, RULE
 from flashcore.model.groups import grouped
 from flashcore.model.record import Artifact, CaseSubject, Fact, Plan, unlaunched_note
 from flashcore.model.suite import Prediction, Shape, Variant
-from flashcore.model.text import UNMEASURED, listed, quantity
+from flashcore.model.text import UNMEASURED, abbreviated, quantity
 from flashcore.report.budget_page import RANK, value_cell
 from flashcore.report.case_view import CaseView
 from flashcore.report.cells import Cell, check_cell, fact_cell, missing, not_applicable, prediction_cell
@@ -378,7 +378,7 @@ class VariantView:
         return [
             Cell(v.status, sort=float(RANK[v.status]), mark=v.status),
             Cell(v.budget, title=f"on the fact {v.fact}", sort=v.budget),
-            Cell(listed(names), sort=str(v.subject)),
+            Cell(abbreviated(names), sort=str(v.subject)),
             value_cell(v),
             Cell(v.limit, sort=v.limit),
             Cell(v.source, kind="wrap"),

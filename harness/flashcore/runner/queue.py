@@ -67,7 +67,7 @@ class Pool:
 
         Args:
             most: the largest number of processes, if there are fewer tasks.
-            runs: the number of runs that follow, each with new processes; at most one process per two cores waits.
+            runs: prepare for so many calls of :meth:`run`, each with new processes; at most one per two cores waits.
         """
         with contextlib.suppress(FlashcoreError, OSError):
             folder.mkdir(parents=True, exist_ok=True)

