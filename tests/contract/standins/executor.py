@@ -49,6 +49,10 @@ class HostTimer(host_timer.HostTimer):
 
     clock = "stand-in"
 
+    @staticmethod
+    def now() -> float:
+        return float(CLOCK.us / 1e6)
+
     def timed(self) -> type[host_timer.HostTimed]:
         return _Timed
 

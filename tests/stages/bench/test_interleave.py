@@ -38,10 +38,9 @@ class Calls:
         (900_000, 10),  # never fewer than a turn
     ],
 )
-def test_no_more_calls_than_a_percentile_needs(monkeypatch: pytest.MonkeyPatch, us: float, count: int) -> None:
+def test_no_more_calls_than_a_percentile_needs(us: float, count: int) -> None:
     one: Any = Calls(us * 1e-6)
-    monkeypatch.setattr(interleave, "time", one)
-    rule, turns = StopRule(slow_seconds=1.0), Turns(Watch("cpu"), lambda *_: None)
+    rule, turns = StopRule(slow_seconds=1.0), Turns(Watch("cpu"), lambda *_: None, now=one.monotonic)
     (result,) = interleave.distributions({"slow": one}, "isolated", rule, turns, {"slow": rule.most}).values()
     assert result == pytest.approx([us] * count)
     assert turns.spent["slow"] == pytest.approx(one.now)
@@ -49,7 +48,7 @@ def test_no_more_calls_than_a_percentile_needs(monkeypatch: pytest.MonkeyPatch, 
     assert recorded == [count >= P90_SAMPLES, count >= P99_SAMPLES]
 
 
-def test_of_some_only_as_many_as_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_some_only_as_many_as_are_asked_for() -> None:
     ready: Any = {label: Calls(5e-6) for label in ("chosen", "companion")}
     most, turns = {"chosen": 1000, "companion": P90_SAMPLES}, Turns(Watch("cpu"), lambda *_: None)
     result = interleave.distributions(ready, "cold", StopRule(), turns, most)

@@ -7,7 +7,6 @@ import itertools
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -156,13 +155,13 @@ class Steady:
     cold = isolated
 
 
-def test_the_others_get_all_samples_and_no_time_of_those_that_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interleave, "time", SimpleNamespace(monotonic=lambda: Steady.now))
+def test_the_others_get_all_samples_and_no_time_of_those_that_stopped() -> None:
     ready: Any = {name: Steady(time) for name, time in LADDER.items()}
     rule = StopRule(least=30, most=1000, noise=0.0, seconds=600 / 64, fewest=10)
 
     def counts(mode: str, one: Race | None) -> dict[str, int]:
-        taken = interleave.sample(ready, mode, rule, Turns(Watch("cpu"), lambda *_: None, one or Race()))
+        turns = Turns(Watch("cpu"), lambda *_: None, one or Race(), now=lambda: Steady.now)
+        taken = interleave.sample(ready, mode, rule, turns)
         return {name: len(samples) for name, samples in taken.items()}
 
     full = counts("isolated", None)

@@ -10,10 +10,10 @@ are no single calls, no empty launches and no answers.
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from flashcore.machine.gpu_state import Watch
@@ -128,7 +128,7 @@ class _Shape:
         rule = replace(
             self._rule, slow_seconds=slow, seconds=self._rule.seconds / share, noise=noise * self._rule.noise
         )
-        turns = Turns(self._watch, functools.partial(self._log.step, self._task), self._race, self._spent)
+        turns = Turns(self._watch, partial(self._log.step, self._task), self._race, self._spent, self._timer.now)
         timed = {label: one for label, one in self._ready.items() if not self._is_out(label)}
         fillers = {} if mode == "eager" or self._only_samples else {_EMPTY: self._timer.empty}
         samples = self._samples[mode] = sample(timed | fillers, mode, rule, turns, fillers.keys())

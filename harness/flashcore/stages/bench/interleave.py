@@ -33,12 +33,14 @@ class Turns:
         announce: called with what is sampled, and the label, before each sample.
         spent: seconds that each label's samples took.
         race: stops cases after their first rounds of a mode, and shortens its remaining time by their share.
+        now: the clock of the rule's seconds.
     """
 
     watch: Watch
     announce: Callable[[str, str], object]
     race: Race = field(default_factory=Race)
     spent: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    now: Callable[[], float] = time.monotonic
 
 
 def sample(
@@ -60,18 +62,17 @@ def sample(
     samples: dict[str, list[float]] = {label: [] for label in ready}
     seconds_of = dict.fromkeys(ready, 0.0)
     active = list(ready)
-    began = time.monotonic()
+    began = turns.now()
     turn = 0
     while {*active} - fillers:
         for label in random.Random(turn).sample(active, len(active)):
             turns.announce(mode, label)
-            start = time.monotonic()
+            start = turns.now()
             samples[label].append(getattr(ready[label], mode)())
-            seconds_of[label] += time.monotonic() - start
+            seconds_of[label] += turns.now() - start
         turns.watch.look()
-        elapsed = time.monotonic() - began
-        rules = ((label, race.rule(mode, label, rule)) for label in active)
-        active = [label for label, of in rules if not of.enough(samples[label], seconds_of[label], elapsed)]
+        elapsed = turns.now() - began
+        active = [x for x in active if not race.rule(mode, x, rule).enough(samples[x], seconds_of[x], elapsed)]
         turn += 1
         if turn in looks and active:
             stopped = race.stopped(mode, {label: samples[label] for label in active}, early=turn < looks[-1])
@@ -95,11 +96,11 @@ def distributions(
     limit = rule.slow_seconds / 2
     for label in filter(most.get, ready):
         turns.announce(f"{mode} calls", label)
-        start = time.monotonic()
+        start = turns.now()
         calls: list[float] = []
         empty: list[float] = []
         for turn in itertools.count():
-            seconds, count = time.monotonic() - start, len(calls)
+            seconds, count = turns.now() - start, len(calls)
             fits = seconds < limit and (count < P90_SAMPLES or seconds / count * most[label] <= limit)
             if turn and (count >= most[label] or not fits):
                 break
@@ -108,7 +109,7 @@ def distributions(
             calls += ready[label].each(mode, first=not turn)  # no other label's calls come between
         offset = statistics.median(empty)
         by_label[label] = [x - offset for x in calls[: most[label]]]
-        turns.spent[label] += time.monotonic() - start
+        turns.spent[label] += turns.now() - start
     return by_label
 
 

@@ -40,11 +40,11 @@ class Sets:
         self._references, self._where = References(), (problem, device, problem.KINDS[0])
         self._first = case.seeds[0]
         first = self._make(self._first)
-        input_bytes = bytes_of(first)
         written = {
             a: math.prod(a.sizes(params)) * getattr(torch, a.dtype).itemsize for a in case.arguments if a.mutable
         }
-        count = timer.sets(input_bytes + sum(written.values()))
+        size = bytes_of(first) + sum(written.values())
+        count = timer.sets(size)
         self._seeds = [self._first + i for i in range(count)]  # of each set's values
         self.inputs: list[Mapping[str, Any]] = [first, *map(self._make, self._seeds[1:])]
         self.copies: list[Outputs] = []
@@ -56,7 +56,7 @@ class Sets:
             copies = max(count, min(_MOST_COPIES, _BYTES_OF_COPIES // restored))
             wanted = {a.name: (a.sizes(params), a.dtype) for a in self._inout}
             self.copies = [Outputs(wanted, device) for _ in range(copies)]
-            resident = count * (input_bytes + sum(written.values()) - restored)
+            resident = count * (size - restored)
             self.restored = Restored(self.load, min(copies, timer.copies(restored, resident) or copies))
 
     def load(self, i: int) -> None:
@@ -90,8 +90,7 @@ class Sets:
         """The seed of set ``i``'s values, and the errors in these outputs for it."""
         problem, device, kind = self._where
         seed = self._seeds[i]
-        expected = self._references.get(case, problem, device, seed, kind)
-        return seed, expected.complaints(outputs)
+        return seed, self._references.get(case, problem, device, seed, kind).complaints(outputs)
 
 
 def _tensors(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
