@@ -397,7 +397,7 @@ def _sources(suites: Iterable[Path]) -> str:
     digest = hashlib.sha256(f"{sys.version} {stamps}".encode())
     for place in (*(ROOT / "harness" / "flashcore" / name for name in BUILDS), *suites):
         for file in sorted(place.rglob("*")) if place.is_dir() else [place]:
-            if file.is_file() and file.suffix != ".pyc":
+            if file.is_file() and "__pycache__" not in file.parts:
                 digest.update(f"\0{file}\0".encode() + file.read_bytes())
     return digest.hexdigest()[:16]
 

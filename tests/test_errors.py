@@ -11,12 +11,6 @@ from flashcore.errors import CapabilityError, Exit, FlashcoreError, ManifestErro
 RISING = [Exit.OK, Exit.UNMEASURED, Exit.INCAPABLE, Exit.USAGE, Exit.FAILED]
 
 
-def test_exit_codes_are_those_that_scripts_know() -> None:
-    assert {code.name: int(code) for code in Exit} == {
-        "OK": 0, "FAILED": 1, "USAGE": 2, "UNMEASURED": 3, "INCAPABLE": 4, "INTERRUPTED": 130
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("count", range(1, len(RISING) + 1))
 def test_the_worst_code_counts_in_any_order(count: int) -> None:
     codes = random.Random(count).sample(RISING[:count], count)

@@ -267,15 +267,15 @@ def test_the_roofline_zooms_and_a_click_opens_the_variant(chromium: Browser, fol
         shown.tab.mouse.down()
         shown.tab.mouse.move(mark["x"] + 60, mark["y"] + 60, steps=4)
         shown.tab.mouse.up()
-        shown.tab.wait_for_timeout(500)
+        shown.until(f"({CHART})().range[0] > {before['range'][0]!r}")
         after = shown.js(f"({CHART})()")
-        assert after["range"][0] > before["range"][0] and after["range"][1] < before["range"][1], "zoomed in"
+        assert after["range"][1] < before["range"][1], "zoomed in"
         mark = next(m for m in after["marks"] if m["name"] == "split")
         assert mark["inside"]
         shown.tab.mouse.move(mark["x"], mark["y"])
-        shown.tab.wait_for_timeout(500)
+        shown.until("document.querySelector('.hoverlayer').textContent.includes('MHz')")
         hover = shown.js("document.querySelector('.hoverlayer').textContent")
-        for unit in ("TFLOP/s", "µs", "FLOP/B", "GB/s", "%", "MHz"):
+        for unit in ("TFLOP/s", "µs", "FLOP/B", "GB/s", "%"):
             assert unit in hover, hover
         shown.tab.mouse.click(mark["x"], mark["y"])
         shown.tab.wait_for_url("**/variant/split.html?shape=mission")
@@ -288,7 +288,7 @@ def test_the_legend_hides_and_shows_a_family(chromium: Browser, folder: Path) ->
         shown.js("document.querySelector('.plot').scrollIntoView({ block: 'center' })")
         before = shown.js(f"({CHART})()")["shown"]
         shown.tab.locator(".legend .traces", has_text="references").locator(".legendtoggle").click()
-        shown.tab.wait_for_timeout(900)  # a double click is awaited
+        shown.until(f"({CHART})().shown.length < {len(before)}")
         hidden = {*before} - {*shown.js(f"({CHART})()")["shown"]}
         assert len(hidden) == 1 and hidden.pop().startswith("references")
 
@@ -412,21 +412,20 @@ def test_labels_that_cover_each_other_are_found(chromium: Browser, folder: Path)
         assert ["one", "two"] in [result[1:] for result in shown.js(LABELS)]
 
 
-SWITCH = """async () => {
+SHAPES = "Array.from(document.querySelectorAll('.byshape:not([hidden])'), (p) => p.dataset.shape)"
+SWITCH = """() => {
   const select = document.querySelector("[data-switch] select");
-  const shown = () => Array.from(document.querySelectorAll(".byshape:not([hidden])"), (p) => p.dataset.shape);
-  const before = shown();
   select.value = "long";
   select.dispatchEvent(new Event("change"));
-  await new Promise((done) => setTimeout(done, 1500));
-  const plot = document.querySelector(".byshape:not([hidden]) .plot");
-  return { before, after: shown(), drawn: Boolean(plot.querySelector("svg.main-svg")) };
 }"""
 
 
 def test_the_shape_switch_shows_and_draws_another_shape(chromium: Browser, folder: Path) -> None:
-    state = probe(chromium, folder / "roofline.html", SWITCH)
-    assert state == {"before": ["mission"], "after": ["long"], "drawn": True}
+    with chromium.page(folder / "roofline.html") as shown:
+        assert shown.js(SHAPES) == ["mission"]
+        shown.js(f"({SWITCH})()")
+        shown.until(f"{SHAPES}.includes('long') && {DRAWN_CHART}")
+        assert shown.js(SHAPES) == ["long"] and shown.console == []
 
 
 VERDICTS = """() => {
@@ -788,20 +787,16 @@ def test_no_script_but_the_reports_own_runs(chromium: Browser, folder: Path) -> 
     planted.unlink()
 
 
-SINGLE = """async () => {
-  const current = () => Array.from(document.querySelectorAll(".page.current"), (p) => p.id);
-  const seen = [current()];
-  location.hash = "#variant-fast-counters";
-  await new Promise((done) => setTimeout(done, 1500));
-  seen.push(current());
-  return { seen, drawn: Boolean(document.querySelector("#variant-fast table.bars")?.clientWidth) };
-}"""
+CURRENT = "Array.from(document.querySelectorAll('.page.current'), (p) => p.id)"
 
 
 def test_the_single_file_shows_one_page_at_a_time(chromium: Browser, tmp_path: Path) -> None:
     rendered(full(), tmp_path / "r", single_file=True, today=TODAY, pages=MORE)
-    state = probe(chromium, tmp_path / "r" / "index.html", SINGLE)
-    assert state == {"seen": [["index"], ["variant-fast"]], "drawn": True}
+    with chromium.page(tmp_path / "r" / "index.html") as shown:
+        assert shown.js(CURRENT) == ["index"]
+        shown.js("location.hash = '#variant-fast-counters'")
+        shown.until("document.querySelector('#variant-fast table.bars')?.clientWidth > 0")
+        assert shown.js(CURRENT) == ["variant-fast"] and shown.console == []
 
 
 def test_source_and_machine_code_are_walked_by_keyboard(chromium: Browser, tmp_path: Path) -> None:

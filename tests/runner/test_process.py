@@ -63,6 +63,8 @@ def test_a_shape_is_on_one_gpu_and_both_work(tmp_path: Path) -> None:
     assert all(len(gpus) == 1 for gpus in by_shape.values()), "what is compared was timed on one GPU"
     assert set(on.values()) == {"GPU-a", "GPU-b"}
     assert measured_on(tmp_path) == on, "the journals say which GPU each ran on"
+    processes = {r.data["pid"] for r in results if r.data}
+    assert len(processes) == len(list(tmp_path.glob("child-*"))) == 2, "one process on each pulls shape after shape"
     assert share(tmp_path, tasks) == results, "what is answered is not run again"
 
 
@@ -116,14 +118,6 @@ def test_a_crash_costs_its_task_and_its_gpu_goes_on(tmp_path: Path) -> None:
     assert [n for n, r in results.items() if r.status != "ok"] == ["bad/a"]
     assert results["bad/a"].reason == "killed by SIGSEGV"
     assert "bad/a" in measured_on(tmp_path) and not lost_in(tmp_path)
-
-
-def test_one_process_on_each_gpu_pulls_shape_after_shape(tmp_path: Path) -> None:
-    tasks = grid("abcdefghijklmnop", what="sleep", seconds=0.01)
-    results = share(tmp_path, tasks)
-    assert [r.name for r in results] == [t.name for t in tasks] and {r.status for r in results} == {"ok"}
-    assert measured_on(tmp_path) == gpus_of(results)
-    assert len({r.data["pid"] for r in results if r.data}) == len(list(tmp_path.glob("child-*"))) == 2
 
 
 def test_under_a_tool_each_process_has_an_even_share_at_once(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from flashcore.chips.occupancy import LIMITS
 from flashcore.errors import ManifestError, UsageError
 from flashcore.suites import load, variants
-from tests.conftest import FAULTS, TOY, Change, change, without_line
+from tests.conftest import TOY, Change, change, without_line
 
 
 def toml(value: Any) -> str:
@@ -464,13 +464,6 @@ def test_where_has_the_values_of_a_sweep(tmp_path: Path) -> None:
     assert "expected only sweep axes (shape, old) in braces" in str(error.value) and "sm_1801" in str(error.value)
 
 
-def test_a_sweep_as_a_list_of_points(tmp_path: Path) -> None:
-    data = manifest()
-    data["variant"]["m{m}n{n}"] = {**data["variant"]["plain"], "sweep": [{"m": 1, "n": 2}, {"m": 3, "n": 4}]}
-    loaded = load.load(write(tmp_path / "suite", data))
-    assert [n for n in loaded.variants if n.startswith("m")] == ["m1n2", "m3n4"]
-
-
 @pytest.mark.parametrize("template", ["v{x}", "v{}", "v{n[0]}", "v{", "V{n}", "v{n!z}", "v{n:q}"])
 def test_a_bad_name_template(tmp_path: Path, template: str) -> None:
     data = manifest()
@@ -514,10 +507,6 @@ def test_only_so_many_variants_are_declared(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(variants, "MOST_POINTS", names + 2)
     (line,) = [m for m in mistakes(tmp_path / "suite", data) if "in total" in m]
     assert f"expected at most {names + 2} variants in total, found 3 more" in line
-
-
-def test_the_faults_suite_loads() -> None:
-    assert "plan_hangs" in load.load(FAULTS).variants
 
 
 # --- what would switch a limit off, or break what reads on ------------------------------------

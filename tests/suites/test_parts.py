@@ -13,7 +13,7 @@ import pytest
 
 from flashcore.errors import ManifestError
 from flashcore.records import lookup, store
-from flashcore.suites import load, parts, resolve
+from flashcore.suites import load, parts
 from tests.conftest import ROOT, TOY, without_line
 
 RULE = '\n[[gate.rule]]\nfacts = ["registers"]\nseverity = "show"\nreason = "r"\n'
@@ -156,14 +156,6 @@ def test_what_is_included_and_went_away_is_a_mistake(split: Path, tmp_path: Path
     (split / "budgets.toml").unlink()
     with pytest.raises(ManifestError, match=r"found no budgets\.toml"):
         load.load(split, tmp_path / "known")
-
-
-def test_an_unchanged_suite_is_not_looked_through_again(
-    split: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    result = load.load(split, tmp_path / "known")
-    monkeypatch.setattr(resolve, "resolve", None)
-    assert load.load(split, tmp_path / "known") == result
 
 
 # --- our own ------------------------------------------------------------------------------------

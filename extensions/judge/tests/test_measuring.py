@@ -73,22 +73,18 @@ def test_a_rival_is_timed_in_turns(start: Start, made: Path) -> None:
     assert {content for content, _ in both.outputs} <= {*CONTENTS}
 
 
-@pytest.mark.parametrize("calls", [1, 3])
-def test_answers_that_are_kept_answer_no_later_call(start: Start, made: Path, calls: int) -> None:
+@pytest.mark.parametrize(
+    ("kernel", "calls", "runs"),
+    [
+        pytest.param("keep_copy", 1, 2, id="answers that are kept answer no later call"),
+        pytest.param("keep_copy", 3, 2, id="nor any of several"),
+        pytest.param("spy_copy", 3, 3, id="no input lies in memory but where its call reads it"),
+        pytest.param("stale_copy", 3, 3, id="no answer stands in the output of a call"),
+    ],
+)
+def test_what_gains_nothing(start: Start, made: Path, kernel: str, calls: int, runs: int) -> None:
     one = trials(start())
-    one.time(Runnable(plan("keep_copy"), cubins(made)), None, CONTENTS[: 1 + calls * SAMPLES], 9, 2)
-    assert not faults(one) and [figures["us"] for figures in one.times.values()] == [3.0, 3.0]
-
-
-def test_no_input_lies_in_memory_but_where_its_call_reads_it(start: Start, made: Path) -> None:
-    one = trials(start())
-    one.time(Runnable(plan("spy_copy"), cubins(made)), None, CONTENTS, 9, 3)
-    assert not faults(one) and [figures["us"] for figures in one.times.values()] == [3.0, 3.0]
-
-
-def test_no_answer_stands_in_the_output_of_a_call(start: Start, made: Path) -> None:
-    one = trials(start())
-    one.time(Runnable(plan("stale_copy"), cubins(made)), None, CONTENTS, 9, 3)
+    one.time(Runnable(plan(kernel), cubins(made)), None, CONTENTS[: 1 + calls * SAMPLES], 9, runs)
     assert not faults(one) and [figures["us"] for figures in one.times.values()] == [3.0, 3.0]
 
 

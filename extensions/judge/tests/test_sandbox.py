@@ -16,6 +16,7 @@ import pytest
 
 from flashcore.errors import CapabilityError, UsageError
 from flashcore_judge import sandbox
+from tests.support.processes import until
 
 PROBE = """
 import ctypes, json, os, socket, sys
@@ -97,39 +98,44 @@ def test_the_sandbox_has_nothing_of_the_users(path: None, tmp_path: Path, monkey
     }
 
 
+#: Seconds for which no other process sleeps.
+LONG = 3000 + os.getpid()
+
+
+def asleep() -> int:
+    """The processes whose command line has a sleep of that length."""
+    found = subprocess.run(["pgrep", "-f", f"time.sleep[(]{LONG}[)]"], check=False, capture_output=True)
+    return len(found.stdout.split())
+
+
 def test_it_does_not_outlive_a_judge_that_is_killed(path: None, tmp_path: Path) -> None:
-    code = f"import time; time.sleep({3000 + os.getpid()})"
+    code = f"import time; time.sleep({LONG})"
     outer = f"from flashcore_judge import sandbox; sandbox.run([{sys.executable!r}, '-c', {code!r}], [])"
     judge = subprocess.Popen(python(outer))
-    found = ["pgrep", "-f", f"time.sleep[(]{3000 + os.getpid()}"]
-    until = time.monotonic() + 120
-    while len(subprocess.run(found, check=False, capture_output=True).stdout.split()) < 2 and time.monotonic() < until:
-        time.sleep(0.1)
+    until(lambda: asleep() >= 2)
     time.sleep(0.5)
     judge.kill()
     judge.wait()
-    time.sleep(0.5)
-    assert not subprocess.run(found, check=False, capture_output=True).stdout
+    until(lambda: not asleep())
 
 
 def test_what_it_started_ends_with_it(path: None) -> None:
-    code = "import os, sys, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(1000)\nprint('done')"
-    assert sandbox.run(python(code), [], 20.0) == b"done\n"
-    assert not subprocess.run(["pgrep", "-f", "time.sleep[(]1000"], check=False, capture_output=True).stdout
+    code = f"import os, sys, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep({LONG})\nprint('done')"
+    assert sandbox.run(python(code), [], 60.0) == b"done\n"
+    until(lambda: not asleep())
 
 
 def test_what_a_process_does_to_itself_does_not_let_it_outlive_the_limit(path: None, tmp_path: Path) -> None:
-    code = """if 1:
+    code = f"""if 1:
         import ctypes, os, time
         ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)  # no signal at its parent's death
         if os.getpid() != os.getpgid(0):
             os.setsid()
-        time.sleep(2000)
+        time.sleep({LONG})
     """
     with pytest.raises(CapabilityError, match="within 2 s"):
         sandbox.run(python(code), [], 2.0)
-    time.sleep(0.2)
-    assert not subprocess.run(["pgrep", "-f", "time.sleep[(]2000"], check=False, capture_output=True).stdout
+    until(lambda: not asleep())
 
 
 def test_a_mount_below_a_readable_folder_is_read_only_too(path: None, tmp_path: Path) -> None:
@@ -182,7 +188,7 @@ def test_memory_is_limited_in_all(path: None, monkeypatch: pytest.MonkeyPatch) -
     assert sandbox.run(python("bytearray(64 << 20)"), []) == b""
     monkeypatch.setattr(sandbox, "MEMORY", 400 << 20)
     with pytest.raises(UsageError, match="400 MiB of memory in the sandbox"):
-        sandbox.run(python(code), [], 20.0)
+        sandbox.run(python(code), [], 60.0)
 
 
 def test_nothing_runs_where_nothing_confines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -210,8 +216,13 @@ def test_compilers_are_shown_wherever_they_are_but_never_the_home(
 
 
 def test_a_batch_that_ends_ends_its_compilers(path: None) -> None:
-    timer = threading.Timer(1.5, sandbox.stop)
-    timer.start()
+    def stop() -> None:
+        until(lambda: asleep() >= 2)
+        time.sleep(0.5)
+        sandbox.stop()
+
+    thread = threading.Thread(target=stop)
+    thread.start()
     with pytest.raises(UsageError, match="exit code -9"):
-        sandbox.run(python("import time; time.sleep(100)"), [], 60.0)
-    timer.join()
+        sandbox.run(python(f"import time; time.sleep({LONG})"), [], 120.0)
+    thread.join()

@@ -103,6 +103,7 @@ def test_a_broken_connection_is_made_again(box: Box, settings: Settings, held_ru
     def cut() -> None:
         held_run.await_start()
         for _ in range(2):
+            until(lambda: box.link.exists() and box.link.read_text() != "")
             link = box.link.read_text()
             os.kill(int(link), signal.SIGKILL)
             until(functools.partial(box.is_linked_anew, link))
