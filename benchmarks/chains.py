@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.features.compare import time_pairs
 from flashcore.features.compare.match_cases import BuiltSuite
 from flashcore.features.compare.time_pairs import Contest, copied
+from flashcore.model.progress import Say
 from flashcore.model.settings import Settings
 from flashcore.pipeline.opening import open_context
 from flashcore.runner.kernel_call import KernelCall
@@ -32,7 +33,6 @@ SLOWDOWNS = (0.02, 0.05, 0.10)
 CALIBRATION = (1000, 6000)
 
 Grid = tuple[int, int]
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 def _described(context: Any, result: StageResult) -> dict[str, Any]:
     """Of each case: seconds, facts, limiters, advice."""
-    measured = Measured().plus(result, StageNote("profile", "ok", 0.0, ""))
+    measured = Measured().plus(result, StageNote("profile", "ok", 0.0))
     record = joined(context, store.new_id(), measured, [])
     cases: dict[str, Any] = {}
     for outcome in result.outcomes:

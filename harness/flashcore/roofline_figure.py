@@ -21,7 +21,7 @@ from flashcore.explain.rows import Row
 from flashcore.model.case import Case
 from flashcore.model.groups import grouped
 from flashcore.model.record import CaseSubject, Record, Roof
-from flashcore.model.text import percentage, significant, whole
+from flashcore.model.text import as_words, percentage, significant, whole
 
 LEVEL_NAMES = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
 #: Readable on white and on black.
@@ -403,7 +403,7 @@ def _roof_labels(
 
 def name(resource: str) -> str:
     """A resource's name: ``DRAM``, ``fp16 tensor``."""
-    return LEVEL_NAMES.get(resource, resource.replace("_", " "))
+    return LEVEL_NAMES.get(resource, as_words(resource))
 
 
 def height(roof: Roof, intensity: float) -> float:
@@ -486,7 +486,7 @@ def of_imports(marks: Marks) -> Chart:
 
 def of_record(record: Record, shape: str, before: Record | None = None) -> Chart:
     """The chart of the row of a shape; of an import, of all kernels."""
-    if all(v.imported for v in record.suite.variants.values()):
+    if record.suite.is_imported:
         return of_imports(Marks(record))
     readings = Readings(record)
     return of_row(Row(readings, readings.alike[shape]), Marks(record), Marks(before) if before else None)

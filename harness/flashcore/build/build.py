@@ -12,7 +12,7 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from flashcore.model import cache
 from flashcore.model.cause import Cause
 from flashcore.model.causes import UNSUPPORTED_ARCH, CompileFailed, CompilerStopped, LibraryMissing
 from flashcore.model.files import file_hash, writing
+from flashcore.model.progress import Say, silent
 from flashcore.model.record import Artifact
 from flashcore.model.suite import Cuda, Suite, Variant
 from flashcore.readers.compiler_log import failed
@@ -82,7 +83,7 @@ def build(
     *,
     variants: Iterable[Variant],
     gpu_arch: str | None = None,
-    say: Callable[[str], None] = lambda _: None,
+    say: Say = silent,
 ) -> list[Artifact]:
     """Builds the variants and returns each one's outcome on each arch.
 
@@ -194,7 +195,7 @@ def _units(
     return units, artifacts
 
 
-def _compile(builder: Builder, units: Sequence[Unit], options: Options, say: Callable[[str], None]) -> list[Artifact]:
+def _compile(builder: Builder, units: Sequence[Unit], options: Options, say: Say) -> list[Artifact]:
     """Compiles the units; those that the machine interrupted (no memory or space) once more, with fewer jobs."""
     jobs = os.environ.get("MAX_JOBS", "")
     artifacts = _compiled(builder, units, options, say, jobs)
@@ -211,9 +212,7 @@ def _compile(builder: Builder, units: Sequence[Unit], options: Options, say: Cal
     return made + _compiled(builder, stopped, options, say, jobs)
 
 
-def _compiled(
-    builder: Builder, units: Sequence[Unit], options: Options, say: Callable[[str], None], jobs: str
-) -> list[Artifact]:
+def _compiled(builder: Builder, units: Sequence[Unit], options: Options, say: Say, jobs: str) -> list[Artifact]:
     """Compiles the units in a temporary folder and moves each complete one to its final name, while others compile."""
     started = time.monotonic()
     suite = builder.suite

@@ -11,7 +11,7 @@ from flashcore.build.ninja_graph import EXPORTS, LINK, RECORDER_SOURCE, STEPS
 from flashcore.build.nvcc_command import HOST_FLAGS
 from flashcore.build.unit import Unit
 from flashcore.machine import toolchain
-from flashcore.model.files import write_atomically, writing
+from flashcore.model.files import make_folder, write_atomically
 from flashcore.model.suite import ForeignLauncher, Problem, Suite, Variant
 
 
@@ -63,8 +63,7 @@ class Builder:
 
     def write_problem(self, problem: Problem) -> Path:
         folder = self.problem_folder(problem)
-        with writing(folder):
-            (folder / "flashcore").mkdir(parents=True, exist_ok=True)
+        make_folder(folder / "flashcore")
         for name, text in self.problem_files(problem).items():
             with contextlib.suppress(OSError):
                 if (folder / name).read_bytes() == text.encode():

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.machine import toolchain
 from flashcore.model import cache
-from flashcore.model.files import file_hash
+from flashcore.model.files import file_hash, text_hash
 
 #: Environment variables that make the compiler write unwanted files.
 STRAY = ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES")
@@ -51,7 +51,7 @@ _TOKEN = _STRING + rb"""|[\w.]+|[(){}\[\],;?~]|[^\w.\s"'(){}\[\],;?~]+|["']"""
 
 def digest(value: object) -> str:
     """The hash of a value as JSON."""
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
+    return text_hash(json.dumps(value))
 
 
 def plain_text(text: bytes) -> bytes:
@@ -268,11 +268,11 @@ class Inputs:
 
     def content(self, paths: Sequence[Path], name: str) -> str:
         """The hash of files that seldom change: they are read again only when their time stamps change."""
-        stamp = hashlib.sha256(cache.stamp(paths).encode()).hexdigest()
+        stamp = text_hash(cache.stamp(paths))
         content = cache.recall(self._folder, f"content-{name}", stamp)
         if not isinstance(content, str):
             contents = " ".join(_content(path, cache.stamp([path])) for path in paths)
-            content = hashlib.sha256(contents.encode()).hexdigest()
+            content = text_hash(contents)
             cache.keep(self._folder, f"content-{name}", stamp, content)
         return content
 
@@ -291,4 +291,4 @@ def _hash(path: str) -> str:
 
 @functools.cache
 def _content(path: Path, stamp: str) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return file_hash(path)

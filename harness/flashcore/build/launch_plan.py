@@ -8,7 +8,6 @@ are cached next to the library, by its content, unless its host code calls a fun
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import json
 import os
 import re
@@ -25,8 +24,8 @@ from flashcore.machine.isolated import Ended, isolated, started
 from flashcore.model import cache, plugin
 from flashcore.model.cause import Cause, as_json, from_json
 from flashcore.model.causes import LAUNCHES_NOTHING, PLAN_CRASHED, LibraryLaunches, PlanHung, PlanRefused, PlanStopped
-from flashcore.model.files import file_hash
-from flashcore.model.groups import grouped
+from flashcore.model.files import file_hash, text_hash
+from flashcore.model.groups import grouped, with_tuples
 from flashcore.model.record import Artifact, Launch, Plan
 from flashcore.model.suite import ForeignLauncher, Problem, Shape, Suite
 from flashcore.readers import host_code
@@ -102,7 +101,7 @@ class _Question:
     @property
     def key(self) -> str:
         """The question's key among its library's answers."""
-        recording = hashlib.sha256(json.dumps(self.recording).encode()).hexdigest() if self.recording else ""
+        recording = text_hash(json.dumps(self.recording)) if self.recording else ""
         return ",".join(filter(None, (*map(str, self.sizes), recording)))
 
 
@@ -204,10 +203,7 @@ def _cause(answer: Mapping[str, Any]) -> Cause | None:
 
 
 def _plan(question: _Question, answer: Mapping[str, Any], libraries: Sequence[str]) -> Plan:
-    launches = []
-    for launch in answer["launches"]:
-        plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in launch.items()}
-        launches.append(Launch(**plain | {"kernel": _kernel(launch["kernel"])}))
+    launches = [Launch(**with_tuples(x) | {"kernel": _kernel(x["kernel"])}) for x in answer["launches"]]
     variant, arch = question.artifact.variant, question.artifact.arch
     cause = _cause(answer)
     if not cause and not launches:

@@ -6,13 +6,12 @@ import contextlib
 import os
 import re
 import subprocess
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from flashcore.build import cache_key
 from flashcore.machine import toolchain
-from flashcore.model.progress import ProgressLine
+from flashcore.model.progress import ProgressLine, Say
 
 #: Lines that ptxas -v prints about every kernel; they never explain a failure.
 _CHATTER = r"ptxas info|\s+\d+ bytes stack frame"
@@ -36,7 +35,7 @@ class Output:
         return text.strip()
 
 
-def run(text: str, nvcc: toolchain.Nvcc, jobs: str, say: Callable[[str], None], *, verbose: bool = False) -> Output:
+def run(text: str, nvcc: toolchain.Nvcc, jobs: str, say: Say, *, verbose: bool = False) -> Output:
     """Runs a graph.
 
     Args:

@@ -6,7 +6,6 @@ cubin and starts no disassembler.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import operator
 import re
@@ -101,7 +100,7 @@ def _cubin_facts(artifact: Artifact, path: Path, root: Path | None, suite: Suite
     """One cubin's facts. ``name`` renames the kernel of a single-kernel cubin."""
     log = path.with_suffix(".log") if name else Path(artifact.log) if artifact.log else None
     log = log if log and log.is_file() else None
-    key = " ".join([str(_FORMAT), *(hashlib.sha256(p.read_bytes()).hexdigest() for p in (path, log) if p)])
+    key = " ".join([str(_FORMAT), *(file_hash(p) for p in (path, log) if p)])
     cached = f"{path.stem}.static" if name else "static"
     data = cache.recall(path.parent, cached, key)
     # Look for the disassembler only if its output is needed.
@@ -111,8 +110,7 @@ def _cubin_facts(artifact: Artifact, path: Path, root: Path | None, suite: Suite
         cache.keep(path.parent, cached, key, data)
     names = dict.fromkeys(data["kernels"], name) if name else distinct(data["kernels"])
     subjects = {k: CodeSubject(artifact.variant, artifact.arch, kernel=names[k]) for k in data["kernels"]}
-    facts = [fact for kernel, subject in subjects.items() for fact in _kernel_facts(subject, data, kernel)]
-    facts += [f for kernel, subject in subjects.items() for f in _local_memory_facts(subject, data, kernel, root)]
+    facts = [fact for kernel, subject in subjects.items() for fact in _kernel_facts(subject, data, kernel, root)]
     return [*facts, *(_decided(artifact, path, suite, names) if suite else ())]
 
 
@@ -256,8 +254,8 @@ def _addressed(code: Sequence[sass.Instruction]) -> dict[str, int]:
     return counts
 
 
-def _kernel_facts(subject: Subject, data: Mapping[str, Any], kernel: str) -> Iterator[Fact]:
-    values = data["kernels"][kernel]
+def _kernel_facts(subject: Subject, data: Mapping[str, Any], kernel: str, root: Path | None) -> Iterator[Fact]:
+    values, rows = data["kernels"][kernel], data["local"].get(kernel)
     missing = from_json(values["missing"]) if values["missing"] else ""
     for name, value in ({name: values[name] for name in _RESOURCES} | values["demands"]).items():
         yield fact_of(subject, name, value, Source.CUBIN, missing if value is None else "")
@@ -272,16 +270,8 @@ def _kernel_facts(subject: Subject, data: Mapping[str, Any], kernel: str) -> Ite
     missing = NO_TOOL("nvdisasm") if data["sass"] is None else UNREADABLE("nvdisasm")
     for name in _COUNTS:
         yield fact_of(subject, name, counts.get(name), Source.SASS, "" if counts else missing)
-
-
-def _local_memory_facts(subject: Subject, data: Mapping[str, Any], kernel: str, root: Path | None) -> Iterator[Fact]:
-    """A kernel's use of local memory, and where."""
-    values, rows = data["kernels"][kernel], data["local"].get(kernel)
     sites = None if rows is None else tuple(spills.Site(*row).relative_to(root) for row in rows)
-    stores, loads = values["spills"] or (None, None)
-    evidence = spills.SpillEvidence(stores, loads, values["stack_bytes"], sites)
-    missing = from_json(values["spills_detail"]) if values["spills_detail"] else ""
-    yield from local_memory_facts(subject, evidence, missing)
+    yield from local_memory_facts(subject, spills.SpillEvidence(stores, loads, values["stack_bytes"], sites), detail)
 
 
 def local_memory_facts(subject: Subject, evidence: spills.SpillEvidence, missing: Detail | str) -> Iterator[Fact]:

@@ -9,7 +9,7 @@ from flashcore.cli import output
 from flashcore.cli.grid import grid
 from flashcore.explain.comparison import REGRESSIONS, UNCHANGED, Comparison, Difference, as_data
 from flashcore.model.groups import grouped
-from flashcore.model.text import abbreviated, bracketed, fixed, number, percentage
+from flashcore.model.text import abbreviated, as_words, bracketed, fixed, number, percentage
 
 _COLUMNS = ("case", "mode", "before", "after", "× faster", "interval or noise", "verdict")
 _MOST_NAMES = 6
@@ -54,7 +54,7 @@ def _cells(row: Difference) -> tuple[str, ...]:
         remark = "; " + ", ".join(f"{c.ratio:.3f} × {c.mode.replace('_', ' ')}" for c in row.contradiction if c.ratio)
     return (
         row.name,
-        lead.mode.replace("_", " "),
+        as_words(lead.mode),
         *times,
         fixed(lead.ratio, 3, "-"),
         interval or noise or "-",

@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         rules = replace(rules, more=before.verdicts(runs, arguments.allow), base=since)
         notes += before.notes
     judged = judge_record(rules, record)
-    imported = arguments.recorded and all(v.imported for v in record.suite.variants.values())
+    imported = arguments.recorded and record.suite.is_imported
     if imported and not judged.record.suite.budgets:
         raise UsageError(
             f"run {record.id}: expected budgets for imported kernels, found none\n"

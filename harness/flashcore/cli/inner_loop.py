@@ -13,7 +13,7 @@ from flashcore.gate.wording import sentence as verdict_sentence
 from flashcore.model.case import Case
 from flashcore.model.cause import cause_text
 from flashcore.model.record import Record
-from flashcore.model.text import count, number
+from flashcore.model.text import as_words, count, number
 from flashcore.pipeline.judging import Judged
 
 
@@ -91,14 +91,10 @@ def faster(time: Duration, than_before: str = "") -> list[str]:
     """A case's times, and how much faster it is than what it is compared with."""
     if time.us is None:
         return [f"unmeasured: {cause_text(time.missing)}"]
-    text = f"{number(round(time.us, 3), 'us')} {_words(time.mode)}" + f" ({time.note})" * bool(time.note)
-    text += "".join(f", {number(round(us, 3), 'us')} {_words(mode)}" for mode, us in time.others.items())
+    text = f"{number(round(time.us, 3), 'us')} {as_words(time.mode)}" + f" ({time.note})" * bool(time.note)
+    text += "".join(f", {number(round(us, 3), 'us')} {as_words(mode)}" for mode, us in time.others.items())
     pairs = {role: f" ({time.pair(role)})" if time.pair(role) else "" for role in time.over}
     return [text + than_before, *(ratio.than(time.other(role)) + pairs[role] for role, ratio in time.over.items())]
-
-
-def _words(mode: str) -> str:
-    return mode.replace("_", " ")
 
 
 def limits(answer: Answer) -> list[str]:

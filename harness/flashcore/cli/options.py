@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.errors import UsageError
+from flashcore.model.groups import with_tuples
 from flashcore.model.record import Record
 from flashcore.model.settings import Sanitize, Settings
 from flashcore.model.suite import TIERS, Stage
@@ -44,9 +45,7 @@ def settings(arguments: argparse.Namespace, **fixed: Any) -> Settings:
     require_positive(arguments, "time_limit", "check.repeats", "bench.samples")
     for place in values.get("records", ()):  # report errors before compiling
         lookup.runs_at(Path(place))
-    chosen: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
-    }
+    chosen = with_tuples(values)
     chosen |= {"sanitize": Sanitize() if values.get("sanitize") else None}
     chosen |= {"command": recorded_command(["flashcore", *sys.argv[1:]])}
     if "suite" not in fixed:

@@ -16,7 +16,7 @@ from typing import Any
 from flashcore import __version__
 from flashcore.cli import terminal
 from flashcore.errors import UsageError
-from flashcore.model.files import write_atomically, writing
+from flashcore.model.files import make_folder, write_atomically
 from flashcore.model.groups import picked as picked
 from flashcore.model.text import did_you_mean, visible
 
@@ -53,8 +53,7 @@ def write(text: str, file: str | None) -> None:
         trusted = isinstance(text, terminal.Trusted)
         sys.stdout.write(terminal.Trusted(plain) if trusted else terminal.painted(plain))
         return
-    with writing(Path(file)):
-        Path(file).parent.mkdir(parents=True, exist_ok=True)
+    make_folder(Path(file).parent)
     write_atomically(Path(file), plain.encode())
 
 

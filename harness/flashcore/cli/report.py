@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
         record = replace(narrow.narrowed(record, suite), suite=suite)
     judged = judge_record(Rules(require=arguments.require, compare=False), record)
     if arguments.format == "md":
-        overviews = [make for page, make in plugins.objects("pages") if page == INDEX]
+        overviews = [make for page, make in plugins.pages() if page == INDEX]
         text = markdown.render(record, judged.judgement, overviews=overviews)
         output.write(text, arguments.output)
     else:

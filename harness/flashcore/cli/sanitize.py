@@ -10,7 +10,7 @@ from flashcore.errors import UsageError
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import CaseSubject, Record
 from flashcore.model.settings import Sanitize
-from flashcore.model.text import fixed
+from flashcore.model.text import as_words, fixed
 from flashcore.stages.sanitize.sanitize import find_sanitizer
 from flashcore.suites.load import load
 
@@ -48,5 +48,5 @@ def as_table(record: Record) -> str:
     for o in text_tables.outcomes(record, "sanitize"):
         values = (record.facts.number(n, CaseSubject(o.case)) for n in names)
         rows.append([str(o.case), o.status, *(fixed(x, 0, "-") for x in values), o.reason])
-    header = [n.removeprefix("sanitizer_").replace("_", " ") for n in names]
+    header = [as_words(n.removeprefix("sanitizer_")) for n in names]
     return grid(["case", "status", *header, "reason"], rows)

@@ -45,7 +45,7 @@ def comparable(a: Record, b: Record) -> str:
     """Why the times of two records must not be shown together; empty if they may be."""
     if a.suite.name != b.suite.name:
         return f"of suite {a.suite.name}, not {b.suite.name}"
-    if a.gpu is None and b.gpu is None and all(v.imported for v in b.suite.variants.values()):
+    if a.gpu is None and b.gpu is None and b.suite.is_imported:
         one, other = a.environment.host, b.environment.host
         return "" if one == other else f"measured on {one}, not {other}"
     if a.gpu is None or b.gpu is None:

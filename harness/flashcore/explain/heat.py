@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flashcore.model.groups import grouped
-from flashcore.model.record import CountedInstruction, Listing
+from flashcore.model.record import CountedInstruction, Listing, SourcePlace
 
 #: Loads and stores of local memory: spilled registers, or arrays with a run-time index.
 _LOCAL = re.compile(r"(@!?U?P\w+\s+)?(LDL|STL)\b")
@@ -54,7 +54,7 @@ def hottest(lines: Iterable[Line]) -> list[Line]:
 def in_order(listing: Listing) -> list[Line]:
     """All lines in file order, including calls of inlined code; code without a known line comes last."""
     groups = grouped(((i.file, i.line, i.source), i) for i in listing.instructions)
-    inlined: dict[tuple[str, int, str], float] = {}
+    inlined: dict[SourcePlace, float] = {}
     for i in listing.instructions:
         for call in i.calls:
             inlined[call] = inlined.get(call, 0.0) + i.values.get("samples", 0.0)
@@ -69,9 +69,7 @@ def alone(listing: Listing) -> list[Line]:
     return list(_lines(listing, (((i.file, i.line, i.source), (i,)) for i in listing.instructions)))
 
 
-def _lines(
-    listing: Listing, parts: Iterable[tuple[tuple[str, int, str], Sequence[CountedInstruction]]]
-) -> Iterator[Line]:
+def _lines(listing: Listing, parts: Iterable[tuple[SourcePlace, Sequence[CountedInstruction]]]) -> Iterator[Line]:
     total = _samples(listing)
     # If wavefronts were counted, an instruction without them has none.
     counted = any("wavefronts" in i.values for i in listing.instructions)
@@ -92,7 +90,7 @@ def shares(lines: Iterable[Line]) -> Mapping[str, float]:
     return by_text
 
 
-def _line(place: tuple[str, int, str], instructions: Sequence[CountedInstruction], total: float, counted: bool) -> Line:
+def _line(place: SourcePlace, instructions: Sequence[CountedInstruction], total: float, counted: bool) -> Line:
     sums = dict(instructions[0].values) if instructions else {}
     for i in instructions[1:]:
         for name, value in i.values.items():

@@ -18,7 +18,7 @@ from flashcore.explain.times import Speedup
 from flashcore.model import intervals
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
-from flashcore.model.cause import Detail, cause_text
+from flashcore.model.cause import Detail, Noted, cause_text
 from flashcore.model.causes import FirstRound
 from flashcore.model.record import CaseSubject, Fact, Plan, Record, Subject, Time, plans_for
 from flashcore.model.suite import Shape
@@ -29,17 +29,12 @@ _Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Noted):
     """A measured number and its ``detail``, or why there is none."""
 
     value: float | None
     why: str = ""
     detail: Detail | str = ""
-
-    @property
-    def note(self) -> str:
-        """The detail in words, for people."""
-        return cause_text(self.detail)
 
 
 class Readings:

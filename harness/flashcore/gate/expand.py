@@ -193,11 +193,12 @@ class Expansion:
                 yield from self._by_kernel(budget, CodeSubject(variant.name, arch), kernels, cause)
                 continue
             for shape in self.shapes(variant, budget.shapes, None):
-                plan = self.plans[arch].get(Case(variant.name, shape))
+                case = Case(variant.name, shape)
+                plan = self.plans[arch].get(case)
                 launches = plan.launches if plan and budget.fact in PLANNED else ()
                 gap = plan.cause or cause if plan else NO_PLAN()
                 kernels = dict.fromkeys(launch.kernel for launch in launches)
-                yield from self._by_kernel(budget, CaseSubject(Case(variant.name, shape), arch=arch), kernels, gap)
+                yield from self._by_kernel(budget, CaseSubject(case, arch=arch), kernels, gap)
 
     def _by_kernel(self, budget: Budget, at: Subject, kernels: Collection[str], cause: Cause) -> Iterator[Expectation]:
         """The facts at one place, and a gap for each kernel without one."""
@@ -227,12 +228,12 @@ class Expansion:
                 yield Expectation(case, facts.get(case), cause)
                 continue
             kernels = dict.fromkeys(s.kernel for s in facts if s.kernel and s.launch is None)
-            if plan := self.plans[self.record.gpu_arch].get(Case(variant.name, shape)):
+            if plan := self.plans[self.record.gpu_arch].get(case.case):
                 kernels |= dict.fromkeys(launch.kernel for launch in plan.launches)
             if not kernels:
                 yield Expectation(case, None, cause)
             for kernel in kernels:
-                subject = CaseSubject(Case(variant.name, shape), kernel=kernel)
+                subject = replace(case, kernel=kernel)
                 yield from self._kernel(budget, subject, facts.get(subject), cause)
 
     def _imported(self, budget: Budget, variant: Variant) -> Iterator[Expectation]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from flashcore.errors import UsageError
 from flashcore.machine import gpu
 from flashcore.machine.gpu import Gpu
 from flashcore.model.files import Lock, writing
+from flashcore.model.progress import Say, silent
 from flashcore.model.settings import ALL
 
 
@@ -51,7 +52,7 @@ def by_kind(requested: str, available: Mapping[str, Gpu]) -> list[dict[str, Gpu]
     return groups
 
 
-def chosen(requested: str, available: Mapping[str, Gpu], say: Callable[[str], None] = lambda _: None) -> dict[str, Gpu]:
+def chosen(requested: str, available: Mapping[str, Gpu], say: Say = silent) -> dict[str, Gpu]:
     """The GPUs of a run, all of one model: with ``all``, the first GPU's. ``say`` reports the others.
 
     Raises:
@@ -91,7 +92,7 @@ def _named(requested: str, available: Mapping[str, Gpu]) -> list[str]:
 
 
 @contextlib.contextmanager
-def lease(uuid: str, say: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+def lease(uuid: str, say: Say = silent) -> Iterator[None]:
     """Leases a GPU, waiting for the process that has the lease. The operating system releases it when this process
     ends, however it ends.
 
@@ -114,7 +115,7 @@ def lease(uuid: str, say: Callable[[str], None] = lambda _: None) -> Iterator[No
 
 
 @contextlib.contextmanager
-def leases(uuids: Iterable[str], say: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+def leases(uuids: Iterable[str], say: Say = silent) -> Iterator[None]:
     """Leases several GPUs, in sorted order so that processes cannot deadlock."""
     with contextlib.ExitStack() as stack:
         for uuid in sorted(uuids):

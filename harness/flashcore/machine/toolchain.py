@@ -6,7 +6,6 @@ Finds torch without importing it, which takes over a second.
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib.util
 import os
 import re
@@ -21,6 +20,7 @@ from pathlib import Path
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.machine.capabilities import lacking
 from flashcore.model import cache
+from flashcore.model.files import text_hash
 
 #: The folder of an installed toolkit.
 CUDA = "/usr/local/cuda/bin"
@@ -236,7 +236,7 @@ def host_program(source: Path, flags: Sequence[str], name: str) -> Path:
     folders = [source.parent, *(Path(flag[2:]) for flag in flags if flag.startswith("-I"))]
     headers = (path for folder in folders for path in sorted(folder.glob("*.hpp")))
     texts = [path.read_text("utf-8") for path in (source, *headers)]
-    key = hashlib.sha256("\0".join([version, *command, *texts]).encode()).hexdigest()[:16]
+    key = text_hash("\0".join([version, *command, *texts]))[:16]
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "flashcore")
     stem, dot, suffix = name.partition(".")
     made = folder / f"{stem}-{key}{dot}{suffix}"

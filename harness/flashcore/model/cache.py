@@ -19,6 +19,7 @@ from typing import Any
 from flashcore.errors import WriteError
 from flashcore.model import suite
 from flashcore.model.files import write_atomically
+from flashcore.model.groups import with_tuples
 
 _TYPE = "\x00"  # the key of a table's dataclass name; manifests cannot contain it
 
@@ -83,4 +84,4 @@ def _from_table(table: dict[str, Any]) -> Any:
     kind = getattr(suite, table.pop(_TYPE))
     if not dataclasses.is_dataclass(kind):
         raise ValueError(kind)
-    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in table.items()})  # type: ignore[operator]
+    return kind(**with_tuples(table))  # type: ignore[operator]

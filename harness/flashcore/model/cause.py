@@ -158,6 +158,18 @@ def cause_text(detail: Detail | str | None) -> str:
     return detail.text if isinstance(detail, Detail) else detail or ""
 
 
+class Noted:
+    """A value whose ``detail`` is its note."""
+
+    __slots__ = ()
+    detail: Detail | str
+
+    @property
+    def note(self) -> str:
+        """The detail in words, for people."""
+        return cause_text(self.detail)
+
+
 def as_json(detail: Detail) -> dict[str, Any]:
     """``{"cause": code, …data}``."""
     if isinstance(detail, Unknown):

@@ -42,6 +42,11 @@ def writing(path: Path) -> Iterator[None]:
         raise failure from error
 
 
+def text_hash(text: str) -> str:
+    """The text's SHA-256 in hex."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def file_hash(file: Traversable) -> str:
     """The file's SHA-256 in hex; empty if it does not exist."""
     if not file.is_file():

@@ -28,8 +28,13 @@ class FailureLine(str):
     """An error line. It is shown even if progress is not (``-q``)."""
 
 
-def prefixed(start: str, text: str) -> str:
-    """``start + text``; a :class:`ProgressLine` or :class:`FailureLine` keeps its type."""
-    if isinstance(text, ProgressLine):
-        return ProgressLine(start + text, text.done, text.total)
-    return FailureLine(start + text) if isinstance(text, FailureLine) else start + text
+def prefixed(say: Say, start: str) -> Say:
+    """``say`` of lines that begin with ``start``; a :class:`ProgressLine` or :class:`FailureLine` keeps its type."""
+
+    def said(text: str) -> None:
+        line = start + text
+        if isinstance(text, ProgressLine):
+            line = ProgressLine(line, text.done, text.total)
+        say(FailureLine(line) if isinstance(text, FailureLine) else line)
+
+    return said

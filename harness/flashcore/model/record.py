@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Literal, TypeVar
 
 from flashcore.model.case import Case, TimeKey
-from flashcore.model.cause import Cause, Detail, cause_text
+from flashcore.model.cause import Cause, Detail, Noted, cause_text
 from flashcore.model.causes import (
     IMPORTED,
     NO_STAGE,
@@ -33,6 +33,12 @@ from flashcore.model.text import abbreviated
 SCHEMA_VERSION = 4
 #: A Python file of a suite → the files read while it ran, by path in the suite's folder → their SHA-256.
 Reads = Mapping[str, Mapping[str, str]]
+#: The samples of times: us per call.
+TimeSamples = Mapping[TimeKey, tuple[float, ...]]
+#: x, y and z of a grid, block or cluster.
+Dim3 = tuple[int, int, int]
+#: A file, the number of a line, and the line's text.
+SourcePlace = tuple[str, int, str]
 _Item = TypeVar("_Item", covariant=True)
 
 
@@ -123,7 +129,7 @@ def subject_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Noted):
     """One measured value, or the statement that it could not be measured.
 
     ``value`` is ``None`` exactly if the fact is unmeasured; ``detail`` is then its cause. A measured value's ``detail``
@@ -142,11 +148,6 @@ class Fact:
     def cause(self) -> Cause | None:
         """Why it is unmeasured."""
         return self.detail if isinstance(self.detail, Cause) else None
-
-    @property
-    def note(self) -> str:
-        """The detail in words, for people."""
-        return cause_text(self.detail)
 
     @property
     def number(self) -> float | None:
@@ -275,9 +276,9 @@ class Launch:
     """
 
     kernel: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    cluster: tuple[int, int, int]
+    grid: Dim3
+    block: Dim3
+    cluster: Dim3
     dynamic_smem: int
     programmatic: bool = False
     cooperative: bool = False
@@ -544,7 +545,7 @@ class CountedInstruction:
     line: int
     source: str
     values: Mapping[str, float]
-    calls: tuple[tuple[str, int, str], ...] = ()
+    calls: tuple[SourcePlace, ...] = ()
 
 
 #: Counters of an instruction: warp samples at it, stalled or not; executions by warps; shared-memory wavefronts, and
@@ -623,15 +624,15 @@ class Record:
     command: str
     suite: Suite
     environment: Environment
-    artifacts: tuple[Artifact, ...]
-    plans: tuple[Plan, ...]
-    outcomes: tuple[CaseOutcome, ...]
-    stages: tuple[StageNote, ...]
-    facts: Facts
+    artifacts: tuple[Artifact, ...] = ()
+    plans: tuple[Plan, ...] = ()
+    outcomes: tuple[CaseOutcome, ...] = ()
+    stages: tuple[StageNote, ...] = ()
+    facts: Facts = field(default_factory=Facts)
     keys: Mapping[Case, CaseKey] = field(default_factory=dict)
     stale: Mapping[Case, Cause] = field(default_factory=dict)
     joined: tuple[Origin, ...] = ()
-    raw_samples: Mapping[TimeKey, tuple[float, ...]] = field(default_factory=dict)
+    raw_samples: TimeSamples = field(default_factory=dict)
     roofs: tuple[Roof, ...] = ()  # measured, copied from the roof record
     schema_version: int = SCHEMA_VERSION
     listings: Collection[Listing] = ()
@@ -639,7 +640,7 @@ class Record:
     reads: Reads = field(default_factory=dict)
 
     @cached_property
-    def samples(self) -> Mapping[TimeKey, tuple[float, ...]]:
+    def samples(self) -> TimeSamples:
         """The samples of times that are not void."""
         return _valid(self.raw_samples, self.facts, self.outcomes)
 
@@ -718,9 +719,7 @@ class Record:
         return self.joined[0].arch if self.joined else None
 
 
-def _valid(
-    raw: Mapping[TimeKey, tuple[float, ...]], facts: Facts, outcomes: Iterable[CaseOutcome]
-) -> dict[TimeKey, tuple[float, ...]]:
+def _valid(raw: TimeSamples, facts: Facts, outcomes: Iterable[CaseOutcome]) -> TimeSamples:
     """The samples without those of a case that bench failed, or of a time that is unmeasured."""
     failed = {o.case for o in outcomes if o.stage == "bench" and o.status == "failed"}
     modes = {mode for _, mode in raw}
@@ -758,13 +757,13 @@ class StageResult:
 
     facts: tuple[Fact, ...] = ()
     outcomes: tuple[CaseOutcome, ...] = ()
-    raw_samples: Mapping[TimeKey, tuple[float, ...]] = field(default_factory=dict)
+    raw_samples: TimeSamples = field(default_factory=dict)
     listings: tuple[Listing, ...] = ()
     ncu: str | None = None
     reads: Reads = field(default_factory=dict)
 
     @property
-    def samples(self) -> Mapping[TimeKey, tuple[float, ...]]:
+    def samples(self) -> TimeSamples:
         """The samples of times that are not void."""
         return _valid(self.raw_samples, Facts(self.facts), self.outcomes)
 

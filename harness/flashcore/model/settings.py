@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from flashcore.model.groups import with_tuples
+
 #: Of ``--gpus``: every GPU of the first one's model.
 ALL = "all"
 
@@ -187,12 +189,8 @@ class Settings:
             ValueError, LookupError, TypeError, AttributeError: ``data`` has another form.
         """
         stages = {
-            name: data[name] and kind(**{**_tuples(data[name]), "limits": Limits(**data[name]["limits"])})
+            name: data[name] and kind(**{**with_tuples(data[name]), "limits": Limits(**data[name]["limits"])})
             for name, kind in _STAGES.items()
             if name in data
         }
-        return cls(**{**_tuples(data), **stages})
-
-
-def _tuples(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
+        return cls(**{**with_tuples(data), **stages})

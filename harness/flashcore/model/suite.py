@@ -439,6 +439,11 @@ class Suite:
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # plugins' tables: table → name → keys
 
     @property
+    def is_imported(self) -> bool:
+        """Whether all its kernels were built elsewhere."""
+        return all(v.imported for v in self.variants.values())
+
+    @property
     def usual_arch(self) -> str:
         """The arch whose static facts are shown if no GPU determines it: the one that most variants target, the last of
         equals; empty for a suite without archs."""

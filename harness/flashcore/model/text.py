@@ -49,6 +49,11 @@ def matches_any(name: str, globs: Sequence[str]) -> bool:
     )
 
 
+def as_words(name: str) -> str:
+    """A name as words: ``back to back``."""
+    return name.replace("_", " ")
+
+
 def same_hardware(one: str, other: str) -> bool:
     """Whether two archs name the same hardware: sm_90 and sm_90a do."""
     return one.rstrip("af") == other.rstrip("af")

@@ -80,7 +80,7 @@ def compared(revision_name: str, suite_name: str, budgets: str | None) -> Base:
     with extracted(revision_name, Path(suite.root)) as revision:
         folder = revision.folder(suite.name)
         base = revision.load(folder) if folder else None
-        old = _baseline(revision, base) if base else None
+        old = baseline.read(revision.fetched(_baseline_file(base))) if base else None
         loosened = _loosened(suite, revision, base, old, budgets)
         notes = [*revision.notes(), *(moved(base, suite) if base else ())]
         if folder:
@@ -122,13 +122,6 @@ def _reads(suite: Suite) -> Reads:
 
     answer = isolated(_TIME_LIMIT, loaded)
     return {} if isinstance(answer, Ended) else answer
-
-
-def _baseline(revision: Revision, base: Suite) -> Baseline | None:
-    """The revision's baseline."""
-    file = _baseline_file(base)
-    revision.fetched(file)
-    return baseline.read(file)
 
 
 def _baseline_file(suite: Suite) -> Path:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
@@ -115,7 +115,7 @@ def _require_matches(budget: Budget, suite: Suite) -> None:
     for part in ("variants", "shapes", "archs") if budget.tier == "static" else ("variants", "shapes"):
         names = set(getattr(suite, part))
         for glob in getattr(budget, part):
-            if not any(fnmatchcase(name, glob) for name in names):
+            if not fnmatch.filter(names, glob):
                 raise UsageError(
                     f"budget {budget.name}: {part}: expected a glob that matches one of {', '.join(sorted(names))}, "
                     f"found {glob!r}{did_you_mean(glob, names)}"

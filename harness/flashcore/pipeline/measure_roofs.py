@@ -76,7 +76,7 @@ def measure_roofs(settings: Settings, say: Say, run: Run, *, fresh: bool = False
             executor=settings.executor,
             command=settings.command,
         )
-        context = open_recordable(chosen, lambda text: say(prefixed("roofs: ", text)), needs_gpu=True)
+        context = open_recordable(chosen, prefixed(say, "roofs: "), needs_gpu=True)
         say("roofs: measuring this machine")
         record = run(context)
     return _ceilings(record, folder)

@@ -31,5 +31,5 @@ def write(
         Book(judged.record, judged.judgement, against, places),
         folder,
         single_file=target.single_file,
-        pages=[make for _, make in plugins.objects("pages")],
+        pages=[make for _, make in plugins.pages()],
     )

@@ -78,9 +78,9 @@ def entries(kind: EntryKind) -> list[tuple[str, str]]:
     return plugin.entries(kind)
 
 
-def objects(kind: EntryKind) -> list[tuple[str, Any]]:
-    """The entries of a kind from all plugins, as (name, imported object)."""
-    return [(name, plugin.resolve(reference)) for name, reference in entries(kind)]
+def pages() -> list[tuple[str, Any]]:
+    """The pages of all plugins, as (name, what makes it)."""
+    return [(name, plugin.resolve(reference)) for name, reference in entries("pages")]
 
 
 def find(kind: EntryKind, name: str) -> Any:

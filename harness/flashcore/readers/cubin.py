@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from flashcore.errors import FlashcoreError
 from flashcore.model.cause import Cause
 from flashcore.model.causes import STACK_UNKNOWN, NotLinked
+from flashcore.model.record import Dim3
 
 # EIATTR numbers. The frame is a function's own; the stack is that of a kernel with all functions that it calls.
 _REGISTERS, _FRAME, _STACK, _MAX_THREADS, _BARRIERS, _PARAMETERS = 0x2F, 0x11, 0x12, 0x05, 0x4C, 0x19
@@ -67,8 +68,8 @@ class Kernel:
     parameter_bytes: int
     max_threads: int | None = None
     max_cluster: int | None = None
-    block: tuple[int, int, int] | None = None  # __block_size__
-    cluster: tuple[int, int, int] | None = None  # __cluster_dims__
+    block: Dim3 | None = None  # __block_size__
+    cluster: Dim3 | None = None  # __cluster_dims__
     spills: tuple[int, int] | None = None
     is_incomplete: bool = False
     code_bytes: int = 0
@@ -342,7 +343,7 @@ def _parameters(attributes: list[tuple[int, bytes]]) -> tuple[int, ...]:
     return tuple(size for _, size in sorted(sizes.items()))
 
 
-def _sizes(payload: bytes | None) -> tuple[int, int, int] | None:
+def _sizes(payload: bytes | None) -> Dim3 | None:
     return struct.unpack("<III", payload[:12]) if payload else None
 
 

@@ -6,12 +6,12 @@ count by name.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import struct
 from pathlib import Path
 
 from flashcore.errors import FlashcoreError
+from flashcore.model.files import text_hash
 from flashcore.readers.cubin import sections_of, symbols_of
 
 _ALLOCATED, _RELOCATIONS = 2, 4
@@ -64,4 +64,4 @@ def _read(data: bytes) -> tuple[str, str]:
             parts.append(repr((_RANDOM.sub("", s.name), s.size, content, sorted(references.get(i, [])))))
         elif s.name == ".comment":
             compilers |= {word for word in content.decode(errors="replace").split("\0") if word}
-    return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest(), " ".join(sorted(compilers))
+    return text_hash("\n".join(sorted(parts))), " ".join(sorted(compilers))

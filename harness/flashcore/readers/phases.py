@@ -21,7 +21,7 @@ from pathlib import Path
 
 from flashcore.errors import UsageError
 from flashcore.model.catalogue import OTHER_PHASE
-from flashcore.model.record import CountedInstruction
+from flashcore.model.record import CountedInstruction, SourcePlace
 from flashcore.readers import sass
 from flashcore.readers.kernel_names import canonical
 from flashcore.readers.spills import relative_path
@@ -139,7 +139,7 @@ def _phase(instruction: sass.Instruction, phases: Callable[[str], Sequence[str]]
 
 def _listed(instruction: sass.Instruction, sources: Sources) -> CountedInstruction:
     """The instruction with its source lines in the suite: the innermost one, and its calls."""
-    places: dict[tuple[str, int, str], None] = {}
+    places: dict[SourcePlace, None] = {}
     for file, number in instruction.lines:
         name, lines = sources.text(file)
         if 0 < number <= len(lines):

@@ -6,7 +6,6 @@ are *stale*, and count as unmeasured.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -26,7 +25,7 @@ from flashcore.model.causes import (
     CodeChanged,
     OverReference,
 )
-from flashcore.model.files import content_hash, file_hash
+from flashcore.model.files import content_hash, file_hash, text_hash
 from flashcore.model.record import (
     Artifact,
     Built,
@@ -92,7 +91,7 @@ def case_keys(
 
 
 def _hash(value: object) -> str:
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:32]
+    return text_hash(json.dumps(value))[:32]
 
 
 def freshness(present: CaseKey, recorded: CaseKey | None) -> Cause | None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
 from flashcore.errors import CapabilityError, FlashcoreError
-from flashcore.model.files import PARTIAL, write_atomically
+from flashcore.model.files import PARTIAL, text_hash, write_atomically
 from flashcore.records.lookup import PACKED
 from flashcore.records.store import RUN_ID
 
@@ -24,7 +23,7 @@ def mirrored(url: str, profiles: Path) -> Path:
         CapabilityError: fsspec, or its package for such URLs, is missing.
         FlashcoreError: the store cannot be read.
     """
-    folder = profiles / CACHE / sha256(url.encode()).hexdigest()[:16]
+    folder = profiles / CACHE / text_hash(url)[:16]
     seen_file = folder / _SEEN
     try:
         import fsspec

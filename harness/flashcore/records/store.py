@@ -46,6 +46,7 @@ from flashcore.model.record import (
     Listing,
     Record,
     Source,
+    SourcePlace,
     Subject,
 )
 from flashcore.model.text import shortened
@@ -411,7 +412,7 @@ def _read_listings(path: Traversable) -> tuple[Listing, ...]:
 
 
 def _listings(data: Any) -> tuple[Listing, ...]:
-    places: list[tuple[tuple[str, int, str], ...]] = []  # each line, then its calls
+    places: list[tuple[SourcePlace, ...]] = []  # each line, then its calls
     for file, line, text, *call in data["lines"]:
         places.append(((str(file), int(line), str(text)), *(places[call[0]] if call else ())))
     names = [str(name) for name in data["names"]]

@@ -17,8 +17,8 @@ from flashcore.gate.judge import WaiverUse
 from flashcore.model.groups import grouped
 from flashcore.model.record import Subject, subject_of
 from flashcore.model.suite import TIERS
-from flashcore.model.text import UNMEASURED, abbreviated, count, exact, number, quantity, recorded_unit, share
-from flashcore.report.cells import Cell, missing
+from flashcore.model.text import UNMEASURED, abbreviated, as_words, count, exact, number, quantity, recorded_unit, share
+from flashcore.report.cells import Cell, Table, missing
 from flashcore.report.view import BUDGETS, Book, Page, variant_cell
 
 #: States in order of importance. A limit at risk passes.
@@ -100,7 +100,7 @@ class Budgets:
         return list(same.values())
 
     @property
-    def rows(self) -> list[list[Cell]]:
+    def rows(self) -> Table:
         """The displayed groups as rows."""
         return [self._row(same) for same in self.groups[:MOST_GROUPS]]
 
@@ -109,7 +109,7 @@ class Budgets:
         v, names = same[0], list(dict.fromkeys(v.subject.variant for v in same))
         places = list(dict.fromkeys(str(self._at(v.subject)) for v in same))
         reason = v.reason or v.source
-        state = self.state(v).replace("_", " ") + " required" * (v.status == "unmeasured" and v.required)
+        state = as_words(self.state(v)) + " required" * (v.status == "unmeasured" and v.required)
         return [
             Cell(state, mark=self.state(v)),
             Cell(v.budget, title=f"on the fact {v.fact}\n{v.source}"),
@@ -163,7 +163,7 @@ class Budgets:
         return v.severity != "limit", rank, state != "fail", v.room
 
     @property
-    def waivers(self) -> list[list[Cell]]:
+    def waivers(self) -> Table:
         return [self._waiver(use) for use in self.book.judgement.waivers]
 
     def _waiver(self, use: WaiverUse) -> list[Cell]:
@@ -189,7 +189,7 @@ class Budgets:
         by_name = grouped((v.budget, v) for v in self.book.judgement.goals)
         return [sorted(same, key=lambda v: (v.progress is None, v.progress or 0.0)) for same in by_name.values()]
 
-    def progress(self, goals: Sequence[Verdict]) -> list[list[Cell]]:
+    def progress(self, goals: Sequence[Verdict]) -> Table:
         """Rows of goals."""
         return [[Cell(str(v.subject)), value_cell(v), Cell(v.limit), _progress(v)] for v in goals]
 

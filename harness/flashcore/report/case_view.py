@@ -14,8 +14,8 @@ from flashcore.explain.compare_records import MODES
 from flashcore.explain.limiter import Remedy, phase_shares
 from flashcore.explain.predictions import predicted_share
 from flashcore.explain.resources import Part
-from flashcore.model.record import Listing
-from flashcore.model.text import percentage, significant, whole
+from flashcore.model.record import Listing, SourcePlace
+from flashcore.model.text import as_words, percentage, significant, whole
 from flashcore.report.cells import (
     Cell,
     fact_cell,
@@ -24,7 +24,6 @@ from flashcore.report.cells import (
     number_cell,
     unbroken,
     whole_cell,
-    words,
 )
 from flashcore.report.view import ShownCase
 
@@ -127,7 +126,7 @@ class CaseView(ShownCase):
             return [f"{significant(ns / 1e3)} µs under ncu (the median of its launches)"]
         if time.us is None:
             return [f"no time: {self.book.why(self.shape.time, self.subject)}"]
-        parts = [f"{significant(time.us)} µs {words(time.mode)}" + f" ({time.note})" * bool(time.note)]
+        parts = [f"{significant(time.us)} µs {as_words(time.mode)}" + f" ({time.note})" * bool(time.note)]
         for role in ("parent", "reference"):
             if ratio := time.over.get(role):
                 pair = f" ({time.pair(role)})" * bool(time.pair(role))
@@ -180,7 +179,7 @@ class CaseView(ShownCase):
     def samples(self) -> list[Samples]:
         """The timing samples of each mode."""
         times = (self.book.record.time(self.subject, mode) for mode in MODES)
-        return [Samples(words(time.mode), sorted(time.samples)) for time in times if time.samples]
+        return [Samples(as_words(time.mode), sorted(time.samples)) for time in times if time.samples]
 
     @property
     def memory(self) -> dict[str, Cell]:
@@ -248,7 +247,7 @@ def _code(listing: Listing, ordered: Sequence[heat.Line], sources: Mapping[str, 
 
     files = {name: text.split("\n") for name, text in listing.files.items()}
     lines: list[tuple[Any, ...]] = []
-    places: dict[tuple[str, int, str], int] = {}
+    places: dict[SourcePlace, int] = {}
     shown = ("", 0)
     for x in ordered:
         text = files.get(x.file, [])[: x.number]
@@ -277,7 +276,7 @@ def _code(listing: Listing, ordered: Sequence[heat.Line], sources: Mapping[str, 
 
 
 def _stall(x: heat.Line) -> str:
-    return f"{words(x.stall[0])} {percentage(x.stall[1])}" if x.stall else ""
+    return f"{as_words(x.stall[0])} {percentage(x.stall[1])}" if x.stall else ""
 
 
 def _why(x: heat.Line) -> str:

@@ -49,6 +49,10 @@ class Cell:
     tick: float | None = None
 
 
+#: Rows.
+Table = list[list[Cell]]
+
+
 def origin(fact: Fact) -> str:
     """A fact's source, subject and note, in up to three lines."""
     spec = FACTS.get(fact.name)
@@ -99,11 +103,6 @@ def unbroken(text: str) -> str:
 def breaks(name: str) -> Markup:
     """A name that may be broken after its underscores."""
     return Markup("_<wbr>").join(map(escape, name.split("_")))
-
-
-def words(name: str) -> str:
-    """A name as words: ``back to back``."""
-    return name.replace("_", " ")
 
 
 #: Status of a case, stage or build → the style sheet's mark; others are ``unmeasured``.

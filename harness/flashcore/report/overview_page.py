@@ -21,9 +21,10 @@ from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import cause_text
 from flashcore.model.groups import grouped
 from flashcore.model.suite import TIMING_MODES, Shape, Stage, Variant
-from flashcore.model.text import abbreviated, percentage, significant, whole
+from flashcore.model.text import abbreviated, as_words, percentage, significant, whole
 from flashcore.report.cells import (
     Cell,
+    Table,
     breaks,
     check_cell,
     missing,
@@ -33,7 +34,6 @@ from flashcore.report.cells import (
     status_mark,
     unbroken,
     whole_cell,
-    words,
 )
 from flashcore.report.view import BUDGETS, INDEX, LABELS, MAX_SHAPES, Book, Page, ShownCase, variant_cell
 
@@ -53,7 +53,7 @@ COLUMNS = (
     ("limits", "limits", "", "results of its budgets, over all archs and shapes"),
     ("limiter", "limited by", "", "the largest limiter; the variant's page has the evidence"),
     ("over-baseline", "× faster than baseline", "", "the baseline's time over this one's, with the 95 % interval"),
-    *((f"{r}-p50", f"{words(r)} p50", "µs", FACTS[f"{r}_p50"].why) for r in TIMING_MODES),
+    *((f"{r}-p50", f"{as_words(r)} p50", "µs", FACTS[f"{r}_p50"].why) for r in TIMING_MODES),
     ("isolated-p90", "isolated p90", "µs", "of single calls"),
     ("tflops", "TFLOP/s", "", "formula FLOPs over the ranking time"),
     ("floor", "floor", "µs", "the least time that its resources allow; hover for the resource"),
@@ -219,7 +219,7 @@ class Overview:
         return [_section(self.book, row) for row in self.book.rows[:MAX_SHAPES]]
 
     @property
-    def summaries(self) -> list[list[Cell]]:
+    def summaries(self) -> Table:
         """The table of all problems: shape, winner, time, and what it is compared with."""
         return [
             [
@@ -260,7 +260,7 @@ class Overview:
         return sorted(((*key, variants) for key, variants in same.items()), key=lambda build: build[0] != "failed")
 
     @property
-    def gaps(self) -> list[list[Cell]]:
+    def gaps(self) -> Table:
         """Missing results, the most frequent reason first."""
         failures = [((x.stage, x.status, x.reason), f"{x.variant}/{x.shape}") for x in self.book.failures]
         plans = [p for p in self.book.record.plans if p.error]
@@ -342,20 +342,20 @@ def _winner(ladder: Ladder, timed: Sequence[ShownCase]) -> Winner | None:
     return Winner(
         case=case,
         time=significant(time.us or 0.0, 3),
-        mode=words(time.mode),
+        mode=as_words(time.mode),
         speedup=over,
         interval=interval,
         pair=pair,
         floor=floor,
         floor_title=f"{significant(gap.floor_us, 3)} µs ({gap.floor.resource}{origin})" if gap else "",
-        others=[(words(mode), f"{significant(us, 3)} µs") for mode, us in time.others.items()],
+        others=[(as_words(mode), f"{significant(us, 3)} µs") for mode, us in time.others.items()],
         levels=[f"{c.variant.name} has {c.time.levels}" for c in named],
         summary=[
             variant_cell(name, shape=case.shape.name),
             number_cell(
                 time.us or 0.0,
                 title=time.levels,
-                detail=f"{words(time.mode)}, {TWO_LEVELS}" if time.levels else words(time.mode),
+                detail=f"{as_words(time.mode)}, {TWO_LEVELS}" if time.levels else as_words(time.mode),
             ),
             *compared,
         ],

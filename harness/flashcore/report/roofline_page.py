@@ -16,7 +16,7 @@ from flashcore.model.groups import grouped
 from flashcore.model.record import Roof
 from flashcore.model.suite import Shape
 from flashcore.model.text import fixed, significant, whole
-from flashcore.report.cells import Cell, missing, number_cell
+from flashcore.report.cells import Cell, Table, missing, number_cell
 from flashcore.report.view import CHARTS, MAX_SHAPES, ROOFLINE, Book, Page, variant_cell
 from flashcore.roofline_figure import COUNTED, USEFUL, Chart, Marks, share_text
 
@@ -65,7 +65,7 @@ class RooflineSection:
         return f"Roofs that depend on the SM clock are drawn at {whole(clock)} MHz, the highest of the marks"
 
     @property
-    def points(self) -> list[list[Cell]]:
+    def points(self) -> Table:
         shown = (p for p in self.chart.points if p.counted == self.chart.counts[0] and not p.subject.kernel)
         return [_point_row(self.chart, p) for p in shown]
 
@@ -88,7 +88,7 @@ class Roofline:
         return roofline.roofs(self.device, None, tuple(by_gpu) or record.roofs)
 
     @property
-    def listed(self) -> list[list[Cell]]:
+    def listed(self) -> Table:
         """The row of each roof with its names: a resource has that of its fastest measurement."""
         named = grouped((replace(roof, resource=""), roof.resource) for roof in self.roofs)
         source = self.device.source if self.device else ""

@@ -14,12 +14,12 @@ from flashcore.explain.verdict import Verdict
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, GROUP_STAGE, RULE
 from flashcore.model.groups import grouped
-from flashcore.model.record import Artifact, CaseSubject, Fact, Plan, unlaunched_note
+from flashcore.model.record import Artifact, CaseSubject, Dim3, Fact, Plan, unlaunched_note
 from flashcore.model.suite import Prediction, Shape, Variant
 from flashcore.model.text import UNMEASURED, abbreviated, quantity
 from flashcore.report.budget_page import RANK, value_cell
 from flashcore.report.case_view import CaseView
-from flashcore.report.cells import Cell, check_cell, fact_cell, missing, not_applicable, prediction_cell
+from flashcore.report.cells import Cell, Table, check_cell, fact_cell, missing, not_applicable, prediction_cell
 from flashcore.report.view import MAX_COLUMNS, SOURCE, Book, Page, ShownCase
 from flashcore.report.view import variant_page as name_of
 
@@ -63,7 +63,7 @@ class Counters:
     """
 
     columns: list[CaseSubject]
-    groups: dict[str, list[list[Cell]]]
+    groups: dict[str, Table]
     unmeasured: dict[str, list[str]]
     zero: list[str]
     more: int
@@ -99,7 +99,7 @@ class VariantView:
     # --- predictions ----------------------------------------------------------------------------
 
     @property
-    def predictions(self) -> list[list[Cell]]:
+    def predictions(self) -> Table:
         return [self._prediction(p) for p in self.variant.predictions]
 
     def _prediction(self, p: Prediction) -> list[Cell]:
@@ -166,7 +166,7 @@ class VariantView:
         return rows[:MOST_ROWS]
 
     @property
-    def static(self) -> tuple[list[tuple[str, str]], list[list[Cell]]]:
+    def static(self) -> tuple[list[tuple[str, str]], Table]:
         """Static facts that do not depend on the plan: columns (arch, kernel), and a row per fact."""
         static = (f for f in self.facts if f.subject.arch and f.subject.shape is None)
         facts = {(f.name, f.subject.arch or "", f.subject.kernel or "all kernels"): f for f in static}
@@ -187,7 +187,7 @@ class VariantView:
         return unlaunched_note(a for a in self.book.record.artifacts if a.variant == self.variant.name)
 
     @property
-    def launches(self) -> list[list[Cell]]:
+    def launches(self) -> Table:
         """The launches of a call: kernel, block, cluster, dynamic shared memory, grids by shape."""
         grids = grouped(
             ((x.kernel, _dims(x.block), _dims(x.cluster), f"{x.dynamic_smem:,}"), f"{shape} {_dims(x.grid)}")
@@ -209,7 +209,7 @@ class VariantView:
         return "; ".join(f"{size:,} B on {', '.join(on)}" for size, on in shapes.items())
 
     @property
-    def occupancy(self) -> list[list[Cell]]:
+    def occupancy(self) -> Table:
         """Facts of the launch plan: a row per arch and kernel; equal shapes share a row."""
         same = grouped(
             ((arch, kernel, tuple(f.value if f else None for f in facts)), (case.shape.name, facts))
@@ -266,7 +266,7 @@ class VariantView:
         return [case for case in self.shown if is_timed(case)]
 
     @property
-    def timings(self) -> list[list[Cell]]:
+    def timings(self) -> Table:
         return [self._timing(case) for case in self.timed]
 
     def _timing(self, case: ShownCase) -> list[Cell]:
@@ -287,7 +287,7 @@ class VariantView:
         return ["shape", "correct", *((name, "", FACTS[name].why) for name in self.check_facts)]
 
     @property
-    def checks(self) -> list[list[Cell]]:
+    def checks(self) -> Table:
         """Errors against fp64 on every checked shape."""
         rows = []
         for check in self.book.record.outcomes:
@@ -300,7 +300,7 @@ class VariantView:
         return rows
 
     @property
-    def findings(self) -> list[list[Cell]]:
+    def findings(self) -> Table:
         """Findings of ncu's rules about the launch that represents each case of an imported kernel, the largest
         estimated speedup first."""
         facts, rows = self.book.record.facts, []
@@ -365,7 +365,7 @@ class VariantView:
         return self.book.answers.budgets(self.variant.name).limits
 
     @property
-    def verdicts(self) -> list[list[Cell]]:
+    def verdicts(self) -> Table:
         """Limits that did not pass, worst first; a budget unmeasured for one reason has one row."""
         missed = sorted((v for v in self.limits if v.status != "pass"), key=lambda v: RANK[v.status])
         rows = grouped(((v.budget, v.reason, "" if v.status == "unmeasured" else str(v.subject)), v) for v in missed)
@@ -419,5 +419,5 @@ def _figure(fact: Fact, *, with_unit: bool = True) -> Cell:
     return replace(fact_cell(fact, with_unit=with_unit, brief=True), sort=None)
 
 
-def _dims(d: tuple[int, int, int]) -> str:
+def _dims(d: Dim3) -> str:
     return " × ".join(f"{n:,}" for n in d)

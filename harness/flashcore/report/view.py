@@ -118,7 +118,7 @@ class Book:
         self.shown_shapes = self.shapes[:MAX_SHAPES]
         self.shapes_left_out = len(self.shapes) - len(self.shown_shapes)
         #: Whether all its kernels were imported.
-        self.imported = bool(suite.variants) and all(v.imported for v in suite.variants.values())
+        self.imported = bool(suite.variants) and suite.is_imported
         #: Identical shapes share a row.
         self.rows = [Row(self.readings, shapes) for shapes in suite.rows(self.shapes)]
         #: Shape → the names of its row.

@@ -38,7 +38,7 @@ def compile_all(context: Context, formulas: Sequence[Fact] = ()) -> Built:
         replace(context.options, archs=archs, reuse=context.settings.reuse),
         variants=variants,
         gpu_arch=context.gpu_arch,
-        say=lambda text: context.say(prefixed("build: ", text)),
+        say=prefixed(context.say, "build: "),
     )
     for module, of_language in by_language(variants):
         artifacts += module.build(suite, folder, archs, of_language)

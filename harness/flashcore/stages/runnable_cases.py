@@ -99,7 +99,6 @@ def _target(context: Context, variant: Variant, shape: Shape, artifact: Artifact
 
 def child_cases(context: Context, pairs: Sequence[Pair]) -> list[KernelCall]:
     """The cases as the processes that run kernels receive them."""
-    artifacts = {a.variant: a for a in context.built.artifacts if a.arch == context.gpu_arch}
     plans = context.plans
     flop = {f.subject.case: f.number for f in context.built.facts if f.name == "formula_flop"}
     cases = []
@@ -110,7 +109,7 @@ def child_cases(context: Context, pairs: Sequence[Pair]) -> list[KernelCall]:
             variant.problem,
             shape,
             variant=variant.name,
-            target=_target(context, variant, shape, artifacts.get(variant.name), plan),
+            target=_target(context, variant, shape, context.built.artifact(variant.name, context.gpu_arch), plan),
             tolerance=variant.tolerance,
             seeds=context.suite.problems[variant.problem].seeds,
             flop=flop.get(Case(variant.name, shape.name)),

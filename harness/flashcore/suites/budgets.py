@@ -9,7 +9,6 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import partial
 from itertools import starmap
 from pathlib import Path
@@ -126,11 +125,7 @@ class DeclaredLimits:
         for document in form.documents:
             if document not in self.manifest.documents:
                 self.mistakes.add(f"{key}.documents", "a document of the manifest", repr(document))
-        names = [
-            n
-            for n, v in self.variants.items()
-            if v.document in form.documents and any(fnmatchcase(n, glob) for glob in form.variants)
-        ]
+        names = [n for n, v in self.variants.items() if v.document in form.documents and matches_any(n, form.variants)]
         if not names:
             self.mistakes.add(f"{key}.documents", "documents of at least one variant", "no variant")
         return names

@@ -8,17 +8,18 @@
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import hashlib
 import tomllib
 from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
 from itertools import starmap
 from pathlib import Path
 
 from flashcore.errors import ManifestError, UsageError
 from flashcore.model import cache, plugin
+from flashcore.model.files import text_hash
 from flashcore.model.suite import Shape, Suite, Variant
-from flashcore.model.text import did_you_mean
+from flashcore.model.text import did_you_mean, matches_any
 from flashcore.suites import lines, parts
 from flashcore.suites.parts import MANIFEST as MANIFEST
 
@@ -50,7 +51,7 @@ def load(folder: Path | str, cache_folder: Path | None = None) -> Suite:
     tables, languages = plugin.entries("tables"), plugin.entries("languages")
     readers = [*_READERS, *map(plugin.file_of, dict(tables).values())]
     key = f"{hashlib.sha256(text).hexdigest()} {root} {tables} {languages} {cache.stamp(readers)}"
-    name = f"manifest-{hashlib.sha256(str(root).encode()).hexdigest()[:16]}"
+    name = f"manifest-{text_hash(str(root))[:16]}"
     cached: tuple[Suite, tuple[str, ...], str] | None = cache.recall(cache_folder, name, key)
     if cached is not None:
         suite, manifests, digest = cached
@@ -115,13 +116,13 @@ def select(suite: Suite, variants: Sequence[str] = (), shapes: Sequence[str] = (
         UsageError: a shape does not exist.
     """
     for glob in variants or ("*",):
-        if not any(fnmatchcase(name, glob) for name in suite.variants):
+        if not fnmatch.filter(suite.variants, glob):
             names = ", ".join(suite.variants)
             raise NothingMatches(
                 f"--variant {glob}: expected a glob matching one of {names}; found none"
                 + did_you_mean(glob, suite.variants)
             )
-    chosen = [v for v in suite.variants.values() if any(fnmatchcase(v.name, glob) for glob in variants or ("*",))]
+    chosen = [v for v in suite.variants.values() if matches_any(v.name, variants or ("*",))]
     for name in shapes:
         if name not in suite.shapes:
             names = ", ".join(suite.shapes)

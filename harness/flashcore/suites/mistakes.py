@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Callable, Collection, Iterable
-from fnmatch import fnmatchcase
 
 from flashcore.model.catalogue import FACTS, FactSpec
 from flashcore.model.text import misspelled
@@ -35,9 +35,9 @@ class Mistakes:
     def check_globs(self, key: str, globs: Iterable[str], names: Collection[str], what: str) -> tuple[str, ...]:
         """The globs; requires each to match one of ``names``."""
         for glob in (globs := tuple(globs)):
-            if not any(fnmatchcase(name, glob) for name in names):
+            if not fnmatch.filter(names, glob):
                 wider = f"*{glob.strip('*')}*"  # kernels have the names of their namespaces
-                is_part = any(fnmatchcase(name, wider) for name in names)
+                is_part = fnmatch.filter(names, wider)
                 actual = f"{glob!r} (did you mean '{wider}'?)" if is_part else misspelled(glob, names)
                 self.add(key, f"globs that match a {what}", actual)
         return globs

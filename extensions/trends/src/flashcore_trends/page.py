@@ -17,7 +17,7 @@ from flashcore.model.text import significant
 from flashcore.records import lookup, store
 from flashcore.records.index import Index
 from flashcore.report import write_standalone
-from flashcore.report.cells import Cell
+from flashcore.report.cells import Cell, Table
 from flashcore.report.view import CHARTS, Book, Page, variant_cell
 from flashcore_trends.series import COUNTERS, Finding, Series, Trends, trends
 from flashcore_trends.wording import BLAMES, commits, remarks
@@ -111,7 +111,7 @@ class Drawn:
         return f"{kept:,} cases kept their level" + f"; {few:,} have too few runs to be judged" * bool(few)
 
     @functools.cached_property
-    def changes(self) -> list[list[Cell]]:
+    def changes(self) -> Table:
         """A row for each change, the most severe first."""
         findings = ((s, f) for s in self.result.series for f in s.findings)
         return [self._row(s, f) for s, f in sorted(findings, key=lambda x: _severity(x[1]), reverse=True)]

@@ -12,7 +12,7 @@ import math
 import random
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
@@ -24,6 +24,7 @@ from optuna.trial import Trial, TrialState
 from pydantic import TypeAdapter
 
 from flashcore.errors import UsageError
+from flashcore.model.progress import Say
 from flashcore.records.store import claimed
 from flashcore_tune.space import Grid
 
@@ -124,7 +125,7 @@ class Search:
         """The number of candidates that the static facts did not reject."""
         return sum(outcome.rejected not in STATIC for outcome in self.outcomes.values())
 
-    def run(self, evaluator: Evaluator, budget: Budget, batch: int, say: Callable[[str], None]) -> None:
+    def run(self, evaluator: Evaluator, budget: Budget, batch: int, say: Say) -> None:
         """Searches until the budget is spent or every point is known.
 
         Args:
@@ -181,7 +182,7 @@ class Search:
     def _unknown(self, points: Sequence[int]) -> list[int]:
         return [i for i in self.grid.feasible if i not in self.outcomes and i not in points]
 
-    def _tell(self, index: int, outcome: Outcome, say: Callable[[str], None]) -> None:
+    def _tell(self, index: int, outcome: Outcome, say: Say) -> None:
         self.outcomes[index] = outcome
         first, *others = self._waiting.pop(index)
         attributes = {**dataclasses.asdict(outcome), "point": index, **self.grid.point(index)}

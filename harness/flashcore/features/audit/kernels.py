@@ -11,7 +11,7 @@ from flashcore.model.record import Fact, Record, Subject
 from flashcore.model.text import matches_any
 from flashcore.readers.kernel_names import without_arguments
 
-_SPILLS = ("spill_store_bytes", "spill_load_bytes")
+SPILL_FACTS = ("spill_store_bytes", "spill_load_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def groups(record: Record, names: str = "*", *, each: bool = False) -> list[Grou
 def _group(template: Subject, members: list[tuple[Subject, dict[str, Fact]]]) -> Group:
     worst, facts = members[0]
     name = (template if len(members) > 1 else worst).kernel or ""
-    spills = tuple(_sum(of, *_SPILLS) for _, of in members)
+    spills = tuple(_sum(of, *SPILL_FACTS) for _, of in members)
     return Group(worst, facts, name, spills, sum(_sum(of, "code_bytes") or 0.0 for _, of in members))
 
 
@@ -63,5 +63,5 @@ def _sum(facts: Mapping[str, Fact], *names: str) -> float | None:
 
 
 def _rank(facts: Mapping[str, Fact]) -> tuple[float, ...]:
-    spilled = _sum(facts, *_SPILLS)
+    spilled = _sum(facts, *SPILL_FACTS)
     return -(inf if spilled is None else spilled), *(-(_sum(facts, n) or 0.0) for n in ("stack_bytes", "code_bytes"))

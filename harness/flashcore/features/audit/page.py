@@ -36,7 +36,7 @@ def page(book: Book) -> Page[dict[str, Any]] | None:
     paths = {name: v.kind.name for name, v in book.record.suite.variants.items() if isinstance(v.kind, Binary)}
     if len(paths) < len(book.record.suite.variants):
         return None
-    failed = [v for v in book.judgement.limits if v.status == "fail"]
+    failed = book.judgement.failed
     every = groups(book.record)
     spills = [spilled for group in every for spilled in group.spills]
     largest = sorted(every, key=lambda group: -group.code_bytes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import itertools
 import math
 import re
@@ -14,10 +13,12 @@ from flashcore.chips import devices, occupancy
 from flashcore.errors import UsageError
 from flashcore.features.audit import sass
 from flashcore.features.audit.inventory import AuditedKernel, Inventory
+from flashcore.features.audit.kernels import SPILL_FACTS
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import Cause, Detail
 from flashcore.model.causes import UNKNOWN_ARCH, DoesNotFit
+from flashcore.model.files import text_hash
 from flashcore.model.record import (
     Artifact,
     CaseSubject,
@@ -53,7 +54,6 @@ _RESOURCES = (
 _READABLE = Budget(
     "readable", "code_bytes", "B", "static", "limit", "every audit", minimum=0, kernels=("unreadable:*",)
 )
-_SPILLS = ("spill_store_bytes", "spill_load_bytes")
 
 
 def record_of(
@@ -99,8 +99,6 @@ def record_of(
             for variant, of_file in archs.items()
             for arch in of_file
         ),
-        plans=(),
-        outcomes=(),
         stages=(StageNote("audit", "failed" if unread else "ok", inventory.seconds, unread),),
         facts=Facts([*facts(inventory, block), *runs]),
     )
@@ -116,7 +114,7 @@ def facts(inventory: Inventory, block: int | None = None) -> Iterator[Fact]:
         yield from _facts(kernel, block, inventory.decisions)
     for one in inventory.unread:
         subject = CodeSubject(one.variant, one.arch or UNKNOWN, kernel=f"unreadable:{one.place.replace(' ', ':')}")
-        for name in (*_RESOURCES, *_SPILLS):
+        for name in (*_RESOURCES, *SPILL_FACTS):
             yield _fact(subject, name, None, one.cause)
 
 
@@ -131,7 +129,7 @@ def _facts(kernel: AuditedKernel, block: int | None, decisions: sass.Decisions) 
     yield _fact(subject, "code", content.code[:16])
     for name, value in content.demands.items():
         yield _fact(subject, name, value)
-    for at, name in enumerate(_SPILLS):
+    for at, name in enumerate(SPILL_FACTS):
         yield _fact(subject, name, *((None, spills) if isinstance(spills, Cause) else (spills[at], "")))
     if kernel.disassembled:
         code = kernel.disassembled.result().get(content.name)
@@ -171,7 +169,7 @@ def _fact(subject: Subject, name: str, value: Value | None, detail: Detail | str
 
 
 def _hash(codes: Sequence[str]) -> str:
-    return hashlib.sha256(" ".join(sorted(codes)).encode()).hexdigest() if codes else ""
+    return text_hash(" ".join(sorted(codes))) if codes else ""
 
 
 def _suite(

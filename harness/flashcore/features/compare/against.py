@@ -6,11 +6,10 @@ same code, no GPU is needed.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,8 +24,8 @@ from flashcore.features.compare.match_cases import BuiltSuite, MatchedCase, pair
 from flashcore.machine import gpu_choice
 from flashcore.model import slower
 from flashcore.model.case import Case
-from flashcore.model.files import make_folder
-from flashcore.model.progress import prefixed
+from flashcore.model.files import make_folder, text_hash
+from flashcore.model.progress import Say, prefixed
 from flashcore.model.record import CaseSubject, Subject
 from flashcore.model.settings import ALL, Settings
 from flashcore.pipeline import revision
@@ -102,7 +101,7 @@ class TimedBuilds(NamedTuple):
         return {subject: max(abs(math.expm1(p.null)) for p in of) for subject, of in changes if of}
 
 
-def run(settings: Settings, options: AgainstOptions, say: Callable[[str], None]) -> TimedBuilds:
+def run(settings: Settings, options: AgainstOptions, say: Say) -> TimedBuilds:
     """Compares the present tree with the revision of the options; see :func:`compared`.
 
     Raises:
@@ -116,7 +115,7 @@ def run(settings: Settings, options: AgainstOptions, say: Callable[[str], None])
         return compared(root, built(settings, say), commit, options)
 
 
-def built(settings: Settings, say: Callable[[str], None]) -> BuiltSuite:
+def built(settings: Settings, say: Say) -> BuiltSuite:
     """A suite, built for this machine's GPU only: no other code runs here."""
     job = replace(open_recordable(replace(settings, upto=None)), say=say)
     job = replace(job, options=replace(job.options, archs=(job.gpu_arch,))) if job.gpu_arch else job
@@ -128,7 +127,7 @@ def compared(root: Path, after: BuiltSuite, commit: str, options: AgainstOptions
     job = after.job
     try:
         old = revision.counterpart(root, job)
-        old = replace(old, say=lambda text: job.say(prefixed(f"{options.revision}: ", text)))
+        old = replace(old, say=prefixed(job.say, f"{options.revision}: "))
         before = BuiltSuite(old, compile_all(old))
     except (ManifestError, UsageError) as error:
         raise UsageError(f"{options.revision}: {str(error).replace(str(root), job.settings.suite)}") from error
@@ -170,7 +169,7 @@ def _timed(
     return wrong, timings
 
 
-def _the_gpu(say: Callable[[str], None]) -> list[str]:
+def _the_gpu(say: Say) -> list[str]:
     """The UUID of the GPU that times: the first one, as CUDA chooses. Reported if there are several models."""
     first, *others = gpu_choice.by_kind(ALL, gpu_choice.visible()) or [{}]
     chosen = dict([*first.items()][:1])
@@ -189,7 +188,7 @@ def _folder(after: BuiltSuite, before: BuiltSuite, pairs: Sequence[MatchedCase],
     cases = [(p.case, dict(p.shape.params)) for p in pairs]
     sources = [(side.built.source_hashes, python_of(side.job)) for side in (before, after)]
     key = json.dumps([after.job.suite.name, sources, cases, after.job.settings.bench.samples])
-    digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+    digest = text_hash(key)[:16]
     folder = Path(before.job.settings.build, _FOLDER, digest)
     if resume and not folder.is_dir():
         raise UsageError(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from flashcore.features.compare import against, bench_options
 from flashcore.features.compare.match_cases import BuiltSuite, work_of
 from flashcore.machine import git
 from flashcore.model.case import Case
-from flashcore.model.progress import prefixed
+from flashcore.model.progress import Say, prefixed
 from flashcore.model.record import CaseSubject, Record
 from flashcore.model.settings import Settings
 from flashcore.model.text import UNMEASURED, faster, percentage
@@ -94,7 +93,7 @@ class Bisection:
         return False if slower > row.lead.noise else None  # None: it may be as slow as the last commit
 
 
-def bisect(settings: Settings, chosen: against.AgainstOptions, bad: str, say: Callable[[str], None]) -> Bisection:
+def bisect(settings: Settings, chosen: against.AgainstOptions, bad: str, say: Say) -> Bisection:
     """Bisects the case of the settings between ``chosen.revision`` and ``bad``.
 
     Raises:
@@ -158,7 +157,7 @@ class Commits:
     settings: Settings
     chosen: against.AgainstOptions
     commits: Sequence[str]
-    say: Callable[[str], None]
+    say: Say
     checkouts: ExitStack
     _sides: dict[int, BuiltSuite | None] = field(default_factory=dict)
 
@@ -166,7 +165,7 @@ class Commits:
         """A commit's build; ``None`` if the case cannot be built."""
         if number not in self._sides:
             commit = self.commits[number]
-            say = partial(_tell, self.say, f"{commit[:12]}: ")
+            say = prefixed(self.say, f"{commit[:12]}: ")
             try:
                 root = self.checkouts.enter_context(revision.suite_at(commit, Path(self.settings.suite)))
                 self._sides[number] = against.built(revision.settings_at(root, self.settings), say)
@@ -205,10 +204,6 @@ class Commits:
         except FlashcoreError as error:
             side.job.say(f"not profiled: {error}")
             return None
-
-
-def _tell(say: Callable[[str], None], start: str, text: str) -> None:
-    say(prefixed(start, text))
 
 
 def as_text(result: Bisection) -> str:

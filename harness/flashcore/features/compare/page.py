@@ -20,10 +20,10 @@ from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, GROUP_STAGE, STALL_REASONS
-from flashcore.model.record import CaseSubject, Record, Subject
+from flashcore.model.record import CaseSubject, Record, SourcePlace, Subject
 from flashcore.model.suite import TIMING_MODES, Shape, Variant
-from flashcore.model.text import faster, quantity, significant, six_digits
-from flashcore.report.cells import Cell, missing, number_cell, unbroken, words
+from flashcore.model.text import as_words, faster, quantity, significant, six_digits
+from flashcore.report.cells import Cell, missing, number_cell, unbroken
 from flashcore.report.view import Book, Page
 
 HERE = Path(__file__).parent
@@ -144,7 +144,7 @@ def _cells(row: Compared) -> list[Cell]:
         interval = Cell(_interval(lead), sort=lead.low)
     counters = [f"{c.fact} {c.text} {c.outcome}" for c in row.changes[1:] if c.speedup is None]
     others = "; ".join(counters if row.is_case else row.facts[1:])
-    return [first, Cell(words(lead.mode), detail=others, kind="wrap"), *values, ratio, interval, Cell(row.verdict)]
+    return [first, Cell(as_words(lead.mode), detail=others, kind="wrap"), *values, ratio, interval, Cell(row.verdict)]
 
 
 def _interval(change: Change) -> str:
@@ -175,13 +175,13 @@ class _Pairs:
 
     def data(self) -> dict[str, Any]:
         shapes = {row.shape.name: self._of_row(row, *of) for row in self.rows if (of := self.chosen(row))}
-        lines: dict[tuple[str, int, str], int] = {}
+        lines: dict[SourcePlace, int] = {}
         sources = {str(i): places for i, side in enumerate(self.sides) if (places := _source(side, lines))}
         return {
             "sides": [[s.label, s.variant.name, s.current] for s in self.sides],
             "runs": list(dict.fromkeys(s.record.id for s in self.sides)),
             "facts": [[n, FACTS[n].why] for n in self.counters],
-            "modes": [words(name.removesuffix("_p50")) for name in TIMES],
+            "modes": [as_words(name.removesuffix("_p50")) for name in TIMES],
             "shapes": shapes,
             "sources": sources,
             "lines": list(lines),
@@ -316,7 +316,7 @@ class _Pairs:
                 yield [self.counters.index(c.fact), round(-c.size if less else c.size, 2), outcome]
 
 
-def _source(side: PageSide, places: dict[tuple[str, int, str], int]) -> list[int]:
+def _source(side: PageSide, places: dict[SourcePlace, int]) -> list[int]:
     """The source lines of the machine code, as indices into ``places``: the variant's file first, then headers."""
     listings = [x for x in side.record.listings if x.subject.variant == side.variant.name]
     kernels = [x for x in listings if x.subject.shape == listings[0].subject.shape]
@@ -338,11 +338,11 @@ def _answer(lead: Change | None, across: bool, incomparable: str) -> tuple[str, 
         phrase = "is, as far as can be seen, as fast as"
     interval = f"95\u00a0% {_interval(lead)}" if lead.evidence else "no interval"
     tail = "; times of two runs are not judged" if across else ""
-    return unbroken(phrase), f", {words(lead.mode)}, {interval}{tail}"
+    return unbroken(phrase), f", {as_words(lead.mode)}, {interval}{tail}"
 
 
 def _contradiction(row: Compared | None) -> str:
     if row is None or row.contradiction is None:
         return ""
-    modes = [f"{unbroken(faster(c.ratio or 1))} {words(c.mode)} {_interval(c)}" for c in row.contradiction]
+    modes = [f"{unbroken(faster(c.ratio or 1))} {as_words(c.mode)} {_interval(c)}" for c in row.contradiction]
     return f"The modes contradict each other: {modes[0]}, but {modes[1]}."

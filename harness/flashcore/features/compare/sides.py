@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from dataclasses import replace
 from glob import glob
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Literal
 
 from flashcore.cli import options
 from flashcore.errors import UsageError
+from flashcore.model.progress import Say
 from flashcore.model.record import Record
 from flashcore.model.settings import Settings
 from flashcore.pipeline import plugins, revision
@@ -51,7 +51,7 @@ def kind(name: str, arguments: argparse.Namespace) -> SideKind:
     )
 
 
-def records(arguments: argparse.Namespace, say: Callable[[str], None]) -> tuple[Record, Record]:
+def records(arguments: argparse.Namespace, say: Say) -> tuple[Record, Record]:
     """The two records, with the selected variants, shapes and archs. A side without the selected variants is built as a
     whole.
 
@@ -89,7 +89,7 @@ def records(arguments: argparse.Namespace, say: Callable[[str], None]) -> tuple[
     return a, b
 
 
-def record(name: str, kind: SideKind, settings: Settings, say: Callable[[str], None]) -> Record:
+def record(name: str, kind: SideKind, settings: Settings, say: Say) -> Record:
     """The record of a name. Those of the working tree and of revisions have static facts, joined with recorded ones
     that are fresh for their code."""
     made: Record

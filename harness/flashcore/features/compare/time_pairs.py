@@ -8,7 +8,6 @@ journal names a build that fails; its case is then left out, and the others cont
 
 from __future__ import annotations
 
-import hashlib
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from flashcore.model.cause import cause_text
-from flashcore.model.files import make_folder, write_atomically
+from flashcore.model.files import make_folder, text_hash, write_atomically
 from flashcore.model.groups import grouped
 from flashcore.model.settings import Limits
 from flashcore.model.slower import ProcessTimes
@@ -62,7 +61,7 @@ def copied(case: KernelCall, folder: Path) -> KernelCall:
     loaded."""
     if not (isinstance(case.target, Operator) and case.library):
         return case
-    copy = folder / f"{hashlib.sha256(case.library.encode()).hexdigest()[:16]}.so"
+    copy = folder / f"{text_hash(case.library)[:16]}.so"
     if not copy.is_file():
         make_folder(copy.parent)
         write_atomically(copy, Path(case.library).read_bytes())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
@@ -15,6 +14,7 @@ from flashcore.gate.formats import with_rows
 from flashcore.gate.judge import Judgement
 from flashcore.gate.locate import Places, SourcePlace
 from flashcore.gate.wording import causes, identity, sentence, summary
+from flashcore.model.files import text_hash
 from flashcore.model.groups import picked
 from flashcore.model.record import Record
 
@@ -87,7 +87,7 @@ def _result(group: Sequence[Verdict], rule: int, place: SourcePlace) -> dict[str
         "ruleIndex": rule,
         "level": "warning" if verdict.status == "unmeasured" else "error",
         "message": {"text": sentence(*group)},
-        "partialFingerprints": {"flashcoreVerdict/v1": hashlib.sha256(identity(group).encode()).hexdigest()[:32]},
+        "partialFingerprints": {"flashcoreVerdict/v1": text_hash(identity(group))[:32]},
         "properties": picked(verdict, "status", "value", "unit", "limit"),
         "locations": [location],
     }

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import hashlib
 import json
 import os
 import shutil
@@ -28,8 +27,8 @@ from flashcore.features.languages.launches import Call, difference
 from flashcore.machine import python_process, toolchain
 from flashcore.model import cache, plugin
 from flashcore.model.causes import UNSUPPORTED_ARCH, Hang, PlanRefused
-from flashcore.model.files import content_hash, file_hash, writing
-from flashcore.model.record import Artifact, Launch, Plan
+from flashcore.model.files import content_hash, file_hash, text_hash, writing
+from flashcore.model.record import Artifact, Dim3, Launch, Plan
 from flashcore.model.suite import AheadOfTime, Shape, Suite, Variant, manifest_keys
 from flashcore.readers import cubin
 from flashcore.readers.compiler_log import failed
@@ -79,6 +78,7 @@ class Package:
         return toolchain.version_of(self.name)
 
 
+@dataclass(eq=False)
 class Traced:
     """A :class:`flashcore.model.languages.Language` whose kernels a :class:`Compiler` compiles.
 
@@ -91,24 +91,17 @@ class Traced:
             :class:`flashcore.model.languages.Language`.
     """
 
-    def __init__(
-        self,
-        name: str,
-        package: Package,
-        compiler: str,
-        variables: str = "FLASHCORE_NONE",
-        recorder: str = "",
-        launcher: str = "",
-    ) -> None:
-        self.name, self._package, self._compiler = name, package, compiler
-        self.variables, self._recorder = variables, recorder
-        #: What launches the kernels if the command does not say.
-        self.launcher = launcher
+    name: str
+    package: Package
+    compiler: str
+    variables: str = "FLASHCORE_NONE"
+    recorder: str = ""
+    launcher: str = ""
 
     @property
     def version(self) -> str | None:
         """The compiler's release; ``None`` if it is not installed."""
-        return self._package.version
+        return self.package.version
 
     def build(self, suite: Suite, folder: Path, archs: Sequence[str], variants: Iterable[Variant]) -> list[Artifact]:
         """Compiles the variants for each arch.
@@ -164,9 +157,9 @@ class Traced:
         self, call: Callable[[], object], names: Mapping[int, str], expected: Sequence[Sequence[Mapping[str, Any]]]
     ) -> str:
         """Calls the variant; returns how its launches differ from the expected ones, or an empty text."""
-        if not self._recorder:
+        if not self.recorder:
             return f"kernels of {self.name} are launched from their cubins, whose launch plan is unmeasured"
-        with plugin.resolve(self._recorder)(names, launch=True) as ran:
+        with plugin.resolve(self.recorder)(names, launch=True) as ran:
             call()
         return difference(expected, [one.identity for one in ran])
 
@@ -193,8 +186,8 @@ class Traced:
             if made.folder == folder and _is_made(made, suite):
                 return made
         raise CapabilityError(
-            f"no {self._package.name} on this machine, nor a build of {variant.name}'s present sources",
-            f"pip install '{self._package.install or self._package.name}'",
+            f"no {self.package.name} on this machine, nor a build of {variant.name}'s present sources",
+            f"pip install '{self.package.install or self.package.name}'",
         )
 
     def _make(self, units: Sequence[_Unit], root: Path, suite: Suite) -> None:
@@ -222,7 +215,7 @@ class Traced:
             (made / LOG).write_text("".join(log.read_text("utf-8") for log in logs if log.is_file()), "utf-8")
             traced["source_hash"] = _source_hash(unit, suite, traced["read"])
             codes = sorted(cubin.read(made / file, unit.arch).code for file in traced["kernels"].values())
-            traced["code"] = hashlib.sha256(" ".join(codes).encode()).hexdigest()
+            traced["code"] = text_hash(" ".join(codes))
         traced = {"compiler": f"{self.name} {self.version}", **traced, "files": _files(made)}
         cache.keep(made, TRACED, unit.folder.name, traced)
         if not _is_made(unit, suite):  # otherwise another build was first
@@ -233,7 +226,7 @@ class Traced:
     def _child(self, tasks: list[dict[str, Any]], place: Path, ended: Callable[[Path], None]) -> str:
         """Compiles, and tells each folder that is complete; returns the child's messages."""
         jobs = int(os.environ.get("MAX_JOBS") or 0) or os.cpu_count() or 1
-        question = {"language": self._compiler, "jobs": jobs, "limit": LIMIT, "tasks": tasks}
+        question = {"language": self.compiler, "jobs": jobs, "limit": LIMIT, "tasks": tasks}
         cache_folder = {f"{self.variables}CACHE_DIR": str((place / "cache").resolve())}
         with (
             tempfile.TemporaryFile() as messages,
@@ -261,7 +254,7 @@ class Traced:
 
 
 def _hash(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+    return text_hash(json.dumps(value, sort_keys=True))
 
 
 def _is_made(unit: _Unit, suite: Suite) -> bool:
@@ -357,7 +350,7 @@ def _unnamed(calls: Iterable[Iterable[Mapping[str, Any]]]) -> list[list[dict[str
     return [[{k: v for k, v in one.items() if k != "kernel"} for one in call] for call in calls]
 
 
-def _dims(sizes: int | list[int]) -> tuple[int, int, int]:
+def _dims(sizes: int | list[int]) -> Dim3:
     x, y, z = (sizes, 1, 1) if isinstance(sizes, int) else sizes
     return x, y, z
 

@@ -16,12 +16,12 @@ from typing import Any
 
 from flashcore.cli.main import parser, reason_of
 from flashcore.errors import Exit, UsageError
+from flashcore.machine import python_process
 
 
 def main() -> None:
     """Runs the command of this process's arguments."""
-    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
+    out = python_process.answers()
     threading.Thread(target=_interrupt_at_end, args=(os.dup(0),), daemon=True).start()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     try:

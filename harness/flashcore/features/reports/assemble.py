@@ -35,6 +35,7 @@ from flashcore.model.record import (
     Source,
     StageNote,
     Subject,
+    outcome_of,
 )
 from flashcore.model.suite import ImportedKernel, Problem, RankMode, Shape, Suite, Variant, Where
 from flashcore.readers import cubin
@@ -88,15 +89,13 @@ def record_of(
     registers = {name: kernel.registers for name, kernel in kernels.items()}
     values = {r.id: ncu_facts.launch_values(r, chip, registers=registers.get(r.mangled)) for r in results}
     cases = _cases(results)
-    facts = [f for (variant, shape), launches in cases.items() for f in _case(variant, shape, launches, values, chip)]
+    facts = [f for case, launches in cases.items() for f in _case(case, launches, values, chip)]
     facts += _static_facts(cases, arch, kernels)
     if traced:
         facts = [replace(f, source=Source.CUPTI) for f in facts]
     return Record(
         *(run_id, command, _suite(name, _title(reports), arch, cases, _shapes(cases), _roofs(cases, values)), gpu),
-        artifacts=(),
-        plans=(),
-        outcomes=tuple(CaseOutcome(variant, shape, "profile", "ok") for variant, shape in cases),
+        outcomes=tuple(outcome_of(case, "profile", None) for case in cases),
         stages=(_note(reports),),
         facts=Facts(facts),
         listings=tuple(_listings(cases, reports)) if sources else (),
@@ -108,13 +107,10 @@ def record_of_call(run_id: str, case: Case, results: Sequence[Result], facts: Se
     gpu = _environment(results, [Report("", ())])
     arch = gpu.gpu_arch or "unknown"
     values = {r.id: ncu_facts.launch_values(r, chip_of(r.cc) or "unknown") for r in results}
-    cases = {(case.variant, case.shape): results}
+    cases = {case: results}
     return Record(
         *(run_id, "", _suite(PROBLEM, case.variant, arch, cases, _shapes(cases), _roofs(cases, values)), gpu),
-        artifacts=(),
-        plans=(),
-        outcomes=(CaseOutcome(case.variant, case.shape, "profile", "ok"),),
-        stages=(),
+        outcomes=(outcome_of(case, "profile", None),),
         facts=Facts(facts),
     )
 
@@ -128,17 +124,16 @@ def _record_of_times(
     gpu = replace(_environment(results, reports), host=results[0].text(HOST) or None)
     mode: RankMode = "cold" if gpu.gpu_arch else "eager"
     variants, shapes = slugs.variants(r.kernel for r in results), slugs.arguments(r.arguments for r in results)
-    cases = grouped(((variants[r.kernel], shapes[r.arguments]), r) for r in results)
-    table = {s: Shape(s, PROBLEM, of[0].parameters, ("bench",), mode) for (_, s), of in cases.items()}
+    cases = grouped((Case(variants[r.kernel], shapes[r.arguments]), r) for r in results)
+    table = {c.shape: Shape(c.shape, PROBLEM, of[0].parameters, ("bench",), mode) for c, of in cases.items()}
     lost = {case: next((part.why for part in parts if part.why), None) for case, parts in cases.items()}
     facts: list[Fact] = []
     samples: dict[TimeKey, tuple[float, ...]] = {}
-    for place, parts in cases.items():
-        case = Case(*place)
+    for case, parts in cases.items():
         times = grouped(item for part in parts for item in part.times.items())
         for timing, of in (times or {mode: [((), "")]}).items():
             us = tuple(x for series, _ in of for x in series)
-            cause = lost[place] or (None if us else NOT_TIMED(timing))
+            cause = lost[case] or (None if us else NOT_TIMED(timing))
             if not all(0 < x < inf for x in us):
                 cause = cause or IMPOSSIBLE("times above 0", f"{min(us):g} µs")
             facts += _times(CaseSubject(case), timing, us, of[0][1], cause)
@@ -148,9 +143,10 @@ def _record_of_times(
     suite = _suite(name, _title(reports), gpu.gpu_arch or "unknown", cases, table, {})
     return Record(
         *(run_id, command, suite, gpu),
-        artifacts=(),
-        plans=(),
-        outcomes=tuple(CaseOutcome(*case, "bench", "skipped" if why else "ok", why) for case, why in lost.items()),
+        outcomes=tuple(
+            CaseOutcome(case.variant, case.shape, "bench", "skipped" if why else "ok", why)
+            for case, why in lost.items()
+        ),
         stages=(_note(reports),),
         facts=Facts(facts),
         raw_samples=samples,
@@ -166,10 +162,10 @@ def _times(subject: CaseSubject, mode: str, us: Sequence[float], each: str, caus
         yield Fact(subject, f"{mode}_{name}", value, unit, source, cause or note)
 
 
-def _cases(results: Sequence[Result]) -> dict[tuple[str, str], list[Result]]:
-    """(variant, shape) → its launches."""
+def _cases(results: Sequence[Result]) -> dict[Case, list[Result]]:
+    """Case → its launches."""
     variants = slugs.variants(r.kernel for r in results)
-    return grouped(((variants[r.kernel], slugs.shape(slugs.shape_parameters(r))), r) for r in results)
+    return grouped((Case(variants[r.kernel], slugs.shape(slugs.shape_parameters(r))), r) for r in results)
 
 
 def _title(reports: Sequence[Report]) -> str:
@@ -184,13 +180,13 @@ def _suite(
     name: str,
     title: str,
     arch: str,
-    cases: Mapping[tuple[str, str], Sequence[Result]],
+    cases: Mapping[Case, Sequence[Result]],
     shapes: Mapping[str, Shape],
     roofs: Mapping[str, str],
 ) -> Suite:
     """A suite of the launched kernels, or of benchmarks. ``roofs`` are the compute roofs of variants."""
     variants: dict[str, Variant] = {}
-    for variant, of in grouped((v, (shape, launches)) for (v, shape), launches in cases.items()).items():
+    for variant, of in grouped((case.variant, (case.shape, launches)) for case, launches in cases.items()).items():
         kernel = of[0][1][0].kernel
         variants[variant] = Variant(
             *(variant, PROBLEM, ImportedKernel(kernel), canonical(kernel)),
@@ -263,10 +259,8 @@ def _remarks(reports: Iterable[Report]) -> Iterator[str]:
 # --- facts ----------------------------------------------------------------------------------------
 
 
-def _case(
-    variant: str, shape: str, results: Sequence[Result], values: Mapping[int, ncu_facts.Values], chip: str
-) -> Iterator[Fact]:
-    whole = CaseSubject(Case(variant, shape))
+def _case(case: Case, results: Sequence[Result], values: Mapping[int, ncu_facts.Values], chip: str) -> Iterator[Fact]:
+    whole = CaseSubject(case)
     chosen = _median(results)
     yield from ncu_facts.as_facts(whole, values[chosen.id])
     yield Fact(whole, "kernel_launches", 1.0, "1", Source.NCU)
@@ -277,7 +271,7 @@ def _case(
     yield Fact(whole, "profiled_launches", float(count), "1", Source.NCU, note)
     for result in results:
         launch = None if result.averaged else result.id
-        subject = CaseSubject(Case(variant, shape), kernel=result.kernel, launch=launch)
+        subject = CaseSubject(case, kernel=result.kernel, launch=launch)
         yield from ncu_facts.as_facts(subject, values[result.id])
         yield from _unnamed(subject, result, chip)
         if traces.TIME in result:
@@ -314,10 +308,10 @@ def _unnamed(subject: Subject, result: Result, chip: str) -> Iterator[Fact]:
 
 
 def _static_facts(
-    cases: Mapping[tuple[str, str], Sequence[Result]], arch: str, kernels: Mapping[str, cubin.Kernel]
+    cases: Mapping[Case, Sequence[Result]], arch: str, kernels: Mapping[str, cubin.Kernel]
 ) -> Iterator[Fact]:
     """The facts of the kernels whose cubins the reports have."""
-    for variant, (first, *_) in grouped((variant, results[0]) for (variant, _), results in cases.items()).items():
+    for variant, (first, *_) in grouped((case.variant, results[0]) for case, results in cases.items()).items():
         if compiled := kernels.get(first.mangled):
             subject = CodeSubject(variant, arch, kernel=first.kernel)
             for name in ("registers", "stack_bytes", "static_smem", "barriers", "parameter_bytes"):
@@ -325,12 +319,12 @@ def _static_facts(
                 yield fact_of(subject, name, value, Source.CUBIN, detail)
 
 
-def _listings(cases: Mapping[tuple[str, str], Sequence[Result]], reports: Iterable[Report]) -> Iterator[Listing]:
+def _listings(cases: Mapping[Case, Sequence[Result]], reports: Iterable[Report]) -> Iterator[Listing]:
     """The instructions of each case, with its median launch's counts: under the listings' names, or else ncu's."""
     listed = {metric: name for name, metric in BY_ADDRESS.items()}
     code = {key: instructions for report in reports for key, instructions in report.code.items()}
     sources = {file: text for report in reports for file, text in report.sources.items()}
-    for (variant, shape), results in cases.items():
+    for case, results in cases.items():
         chosen = _median(results)
         executed = {n: 0.0 for n, m in (("executed", EXECUTED), ("samples", SAMPLES)) if m in chosen}
         counted: dict[str, dict[str, float]] = {}
@@ -338,7 +332,7 @@ def _listings(cases: Mapping[tuple[str, str], Sequence[Result]], reports: Iterab
             for offset, value in metric.instances.items() if chosen.code else ():
                 counted.setdefault(offset, {})[listed.get(name, name)] = value
         if instructions := code.get(chosen.code, ()):
-            subject = CaseSubject(Case(variant, shape), kernel=chosen.kernel)
+            subject = CaseSubject(case, kernel=chosen.kernel)
             files = {i.file: sources[i.file] for i in instructions if i.file in sources}
             rows = (replace(i, values=executed | counted.get(hex(i.offset), {})) for i in instructions)
             yield Listing(subject, tuple(rows), files)
@@ -370,14 +364,14 @@ for _type in TENSOR_TYPES:
     _ROOFS.setdefault(f"{_type.removesuffix('_sum16')}_tensor", {})[f"tensor_flop_{_type}"] = 1
 
 
-def _shapes(cases: Mapping[tuple[str, str], Sequence[Result]]) -> dict[str, Shape]:
+def _shapes(cases: Mapping[Case, Sequence[Result]]) -> dict[str, Shape]:
     """The shapes of launched kernels: a configuration is one."""
-    return {s: Shape(s, PROBLEM, slugs.shape_parameters(of[0]), ("profile",)) for (_, s), of in cases.items()}
+    return {c.shape: Shape(c.shape, PROBLEM, slugs.shape_parameters(of[0]), ("profile",)) for c, of in cases.items()}
 
 
-def _roofs(cases: Mapping[tuple[str, str], Sequence[Result]], values: Mapping[int, ncu_facts.Values]) -> dict[str, str]:
+def _roofs(cases: Mapping[Case, Sequence[Result]], values: Mapping[int, ncu_facts.Values]) -> dict[str, str]:
     """The dominant FLOP type of each variant."""
-    launches = grouped((variant, values[r.id]) for (variant, _), of in cases.items() for r in of)
+    launches = grouped((case.variant, values[r.id]) for case, of in cases.items() for r in of)
     return {variant: _roof(of) for variant, of in launches.items()}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -31,6 +31,7 @@ from flashcore.machine.ncu import (
 from flashcore.model.cause import Cause, cause_text
 from flashcore.model.causes import CRASH, Hang
 from flashcore.model.files import make_folder, write_atomically
+from flashcore.model.progress import Say, silent
 from flashcore.model.settings import ClockControl
 from flashcore.readers.kernel_names import demangled
 from flashcore.readers.ncu import raw_page
@@ -82,7 +83,7 @@ class CaptureSettings:
     clock_control: ClockControl = "none"
     cache_control: Literal["all", "none"] = "all"
     options: Sequence[str] = ()
-    progress: Callable[[str], None] = lambda line: None
+    progress: Say = silent
     time_limit: float = 600.0
     finish_limit: float = 60.0
 

@@ -23,9 +23,8 @@ from flashcore.records import store
 from flashcore.records.slugs import checked, slug
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from flashcore.features.reports.capture import Captured
+    from flashcore.model.progress import Say
 
 #: The exit code of a command that did not end in time, as in timeout(1).
 NO_END = 124
@@ -107,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
     return _exit(captured, propagate=arguments.propagate)
 
 
-def _chosen(arguments: argparse.Namespace, say: Callable[[str], None]) -> CaptureSettings:
+def _chosen(arguments: argparse.Namespace, say: Say) -> CaptureSettings:
     if arguments.top < 1 or arguments.skip < 0 or (arguments.count is not None and arguments.count < 1):
         raise UsageError("expected --top and --launch-count of at least 1, and --launch-skip of at least 0")
     options.require_positive(arguments, "time_limit")

@@ -16,8 +16,8 @@ from flashcore.machine import python_process
 from flashcore.machine.ncu import RAW_PAGE
 from flashcore.model.catalogue import spec_of
 from flashcore.model.causes import Caches
-from flashcore.model.record import CountedInstruction
-from flashcore.readers.ncu.results import Dim3, Finding, Metric, Report, Result
+from flashcore.model.record import CountedInstruction, Dim3
+from flashcore.readers.ncu.results import Finding, Metric, Report, Result
 
 _CHILD = "flashcore.features.reports.report_child"
 _TIME_LIMIT = 300.0

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from flashcore.model.groups import grouped
+from flashcore.model.record import Dim3
 from flashcore.readers.kernel_names import canonical
 from flashcore.readers.ncu.numerals import convert
 from flashcore.readers.ncu.results import Result
@@ -43,8 +44,8 @@ class LaunchKey:
     """A kernel, by its mangled name, at a launch configuration. ``code`` has the values of :data:`_CODE`."""
 
     kernel: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
+    grid: Dim3
+    block: Dim3
     code: tuple[str, ...]
 
     @classmethod

@@ -11,7 +11,7 @@ from flashcore.cli import options, output
 from flashcore.cli.grid import grid
 from flashcore.errors import Exit, UsageError
 from flashcore.features.runs import prune
-from flashcore.model.files import write_atomically, writing
+from flashcore.model.files import make_folder, write_atomically
 from flashcore.records import lookup, store
 from flashcore.records.index import Index, RunSummary, TimePoint, rows
 from flashcore.records.lookup import PACKED
@@ -77,8 +77,7 @@ def _pack(arguments: argparse.Namespace) -> int:
     if not file.name.endswith(PACKED):  # --records looks for such names in a folder
         raise UsageError(f"-o {file}: expected a name that ends in {PACKED}")
     data = packed(folder) if isinstance(folder, Path) else Path(folder.root.filename).read_bytes()  # type: ignore[attr-defined]
-    with writing(file):
-        file.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(file.parent)
     write_atomically(file, data)
     print(f"{file}: run {record.id} of {record.suite.name}, {record.gpu or 'no GPU'}; {len(data) / 1e6:,.1f} MB")
     return Exit.OK

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from flashcore.explain.rows import Row
 from flashcore.records.index import Index, RunSummary, TimePoint, count
-from flashcore.report.cells import Cell, missing, number_cell, whole_cell
+from flashcore.report.cells import Cell, Table, missing, number_cell, whole_cell
 from flashcore.report.view import MAX_SHAPES, Book, Page, variant_cell
 
 #: The newest runs that are shown, and of them those that are not folded.
@@ -26,7 +26,7 @@ class History:
     unfolded = UNFOLDED
 
     @property
-    def tables(self) -> list[tuple[Row | None, list[list[Cell]]]]:
+    def tables(self) -> list[tuple[Row | None, Table]]:
         """The runs, newest first, for each row of identical shapes that any of them timed; if none did, once."""
         timed = [(row, fastest) for row in self.book.rows[:MAX_SHAPES] if (fastest := self._fastest(row))]
         return [(row, list(self._rows(fastest))) for row, fastest in timed] or [(None, list(self._rows({})))]

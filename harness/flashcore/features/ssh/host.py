@@ -7,7 +7,6 @@ host needs Python, ``sh``, ``tar``, ``tail`` and ``flock``.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
@@ -27,6 +26,7 @@ from typing import Any, NoReturn
 import flashcore
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
 from flashcore.machine.environment import commit_of
+from flashcore.model.files import text_hash
 from flashcore.model.progress import FailureLine, ProgressLine, Say, prefixed
 from flashcore.model.settings import Settings
 from flashcore.pipeline.run import RecordedRun
@@ -111,7 +111,7 @@ class Remote:
         commit, dirty = commit_of(Path(suite.root))
         self._environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         self._environment["FLASHCORE_COMMIT"] = f"{commit or ''}{'-dirty' * bool(dirty)}"
-        key = hashlib.sha256(f"{platform.node()}:{self.folders[0]}".encode()).hexdigest()[:16]
+        key = text_hash(f"{platform.node()}:{self.folders[0]}")[:16]
         self._folder = f"${{XDG_CACHE_HOME:-$HOME/.cache}}/flashcore/ssh/{key}"
 
     def ssh(self, script: str, **ends: Any) -> Any:
@@ -204,7 +204,7 @@ class Remote:
                         seen += len(line)
                         outcome |= (message := self.plain(line))
                         if kind := message.get("say"):
-                            self._say(prefixed(f"{self.host}: ", _LINES[kind[0]](*kind[1:])))
+                            prefixed(self._say, f"{self.host}: ")(_LINES[kind[0]](*kind[1:]))
                 errors = tail.stderr.read()
             if over := tail.returncode == 0:
                 break

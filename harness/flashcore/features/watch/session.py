@@ -196,7 +196,7 @@ class Session:
             checked = _of_build(check.run(context, cases), *cases)
             outcomes = [*left_out, *checked.outcomes]
             self._read |= {Path(context.suite.root, f).resolve() for files in checked.reads.values() for f in files}
-            measured = Measured().plus(replace(checked, outcomes=tuple(outcomes)), StageNote("check", "ok", 0.0, ""))
+            measured = Measured().plus(replace(checked, outcomes=tuple(outcomes)), StageNote("check", "ok", 0.0))
             known = Answers(Readings(_record(context, measured)), Verdicts(()))
             correct = known.correct(Case(variant.name, context.shapes[0].name))
             yield answer("right", answers.of_check(correct))
@@ -204,11 +204,11 @@ class Session:
                 return
             for case in _cases(only, "bench", outcomes)[0]:
                 result, content = self._timed(context, variant, case, save.longer)
-                measured = measured.plus(result, StageNote("bench", "ok", 0.0, ""))
+                measured = measured.plus(result, StageNote("bench", "ok", 0.0))
                 yield answer("faster", content, case.shape)
             profiled, _ = sort_out(only, "profile", outcomes)
             if profiled:
-                measured = measured.plus(self._profiled(only, profiled), StageNote("profile", "ok", 0.0, ""))
+                measured = measured.plus(self._profiled(only, profiled), StageNote("profile", "ok", 0.0))
         at_last = _answers(context, measured, variant)
         for case in profiled:
             yield answer("limits", answers.of_limits(at_last.of(case.case)), case.shape)
@@ -229,7 +229,7 @@ class Session:
         context = replace(context, settings=replace(context.settings, bench=chosen))
         others = [*(builds[role] for role in names.values()), *references]
         result = bench.run(context, [case, *others])
-        note = StageNote("bench", "ok", 0.0, "")
+        note = StageNote("bench", "ok", 0.0)
         record = _record(context, Measured().plus(_of_build(result, case), note).plus(result, note))
         earlier = {role: record.time(CaseSubject(Case(name, case.shape)), mode) for name, role in names.items()}
         own = Case(variant.name, case.shape)

@@ -21,8 +21,9 @@ from flashcore.errors import RecordError
 from flashcore.model.catalogue import spec_of
 from flashcore.model.causes import NO_NUMBER
 from flashcore.model.groups import grouped
+from flashcore.model.record import Dim3
 from flashcore.readers.ncu import numerals
-from flashcore.readers.ncu.results import LARGEST, Dim3, Metric, Result, Workload
+from flashcore.readers.ncu.results import LARGEST, Metric, Result, Workload
 
 #: The required columns, and the prefix of the NVTX column's name.
 COLUMNS = ("ID", "Kernel Name", "Block Size", "Grid Size", "CC")

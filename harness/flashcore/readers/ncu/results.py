@@ -9,11 +9,10 @@ from functools import cached_property
 from typing import Literal
 
 from flashcore.model.catalogue import STALL_REASONS
-from flashcore.model.cause import Cause, Detail, cause_text
+from flashcore.model.cause import Cause, Detail, Noted
 from flashcore.model.causes import NO_NUMBER, Caches, NotReturned
-from flashcore.model.record import CountedInstruction
+from flashcore.model.record import CountedInstruction, Dim3
 
-Dim3 = tuple[int, int, int]
 #: What was profiled as a unit: a kernel launch, a graph, or a range of several launches.
 Workload = Literal["kernel", "graph", "range"]
 
@@ -53,7 +52,7 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True)
-class MetricReading:
+class MetricReading(Noted):
     """A metric as a number in ncu's unit. ``detail`` is the cause of a missing value, else a remark on the value.
     ``instances`` is ``None`` if ncu lists none, or they cannot be read."""
 
@@ -61,11 +60,6 @@ class MetricReading:
     unit: str = ""
     instances: Mapping[str, float] | None = None
     detail: Detail | str = ""
-
-    @property
-    def note(self) -> str:
-        """The detail in words, for people."""
-        return cause_text(self.detail)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from flashcore.model import settings
 from flashcore.model.catalogue import fact_of
 from flashcore.model.cause import Cause, cause_text, from_json
 from flashcore.model.causes import IN_STEP, NOT_COMPARED, UNANSWERED, Hang, OutOfBounds, WrongAnswer
-from flashcore.model.files import file_hash, write_atomically, writing
+from flashcore.model.files import file_hash, make_folder, write_atomically
 from flashcore.model.groups import grouped
 from flashcore.model.record import Fact, Source, StageResult, outcome_of
 from flashcore.records.freshness import merged
@@ -84,9 +84,8 @@ def run(context: Context, cases: Sequence[KernelCall]) -> StageResult:
         results |= {c.name: r for c, r in zip(others, again, strict=True)}
         opchecked |= {c.name for c in others}
     for path in _opcheck_files(context, [c for c in ordered if c.name in opchecked and not _wrong(results[c.name])]):
-        with writing(path.parent):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, b"")
+        make_folder(path.parent)
+        write_atomically(path, b"")
     return StageResult(
         tuple(fact for case in cases for fact in _facts(case, results[case.name])),
         tuple(outcome_of(case.case, "check", _wrong(results[case.name]), results[case.name].seconds) for case in cases),

@@ -14,7 +14,7 @@ from flashcore.chips import occupancy
 from flashcore.model import catalogue
 from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, PHASE_SHARE, FactSpec, Kind, fact_of
-from flashcore.model.cause import Cause, Detail, cause_text
+from flashcore.model.cause import Cause, Detail, Noted
 from flashcore.model.causes import (
     CANNOT_COMBINE,
     COUNTER_CONTRADICTS,
@@ -71,7 +71,7 @@ _COUNT_TOLERANCE = 0.5  # counts are integers: parts must add up to the total
 
 
 @dataclass(frozen=True, slots=True)
-class CounterValue:
+class CounterValue(Noted):
     """A value, or ``None`` and its cause. ``weight`` is the denominator of a ratio, if measured."""
 
     value: float | None
@@ -82,11 +82,6 @@ class CounterValue:
     def cause(self) -> Cause:
         """Why there is no value."""
         return self.detail if isinstance(self.detail, Cause) else MESSAGE(self.note)
-
-    @property
-    def note(self) -> str:
-        """The detail in words, for people."""
-        return cause_text(self.detail)
 
 
 Values = dict[str, CounterValue]
