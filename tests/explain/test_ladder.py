@@ -71,6 +71,13 @@ NONE = {"bank_conflicts": 0, "barriers_per_block": 4, "instructions": 20_000, "s
             r"no effect, although bank conflicts 120 → 0: the parent's limiter was .*barrier 28 %",
         ),
         (
+            [on_l4(221, 184), predicted("achieved_occupancy", 20, 40)],
+            counters({"achieved_occupancy": 20}, {"achieved_occupancy": 40}),
+            (40, 40),
+            "none",
+            "no effect, although achieved occupancy 20 % → 40 %",
+        ),
+        (
             [on_l4(221, 100)],
             counters({}, MORE_BARRIERS),
             (40, 60),

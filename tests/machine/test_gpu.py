@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -48,11 +49,12 @@ class _Pynvml:
     NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 
     def __init__(self, *failing: str) -> None:
-        self.failing = failing
+        self.failing, self.moment = failing, SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(uiVal=650_000))
 
     def __getattr__(self, name: str) -> object:
         values: dict[str, object] = {"ClockInfo": 1980, "Temperature": 41, "EventReasons": 0x4}
         values |= {"ComputeRunningProcesses": [1, 2], "PowerManagementLimit": 700_000, "ApplicationsClock": 1755}
+        values |= {"FieldValues": [self.moment], "PowerUsage": 500_000}
 
         def answer(*_: object) -> object:
             if name in self.failing:
@@ -73,6 +75,15 @@ def test_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     reasons = "nvmlDeviceGetCurrentClocksEventReasons"
     assert nvml(monkeypatch, reasons, "nvmlDeviceGetClockInfo").state() == {"temperature": 41}
     assert nvml(monkeypatch, "nvmlDeviceGetComputeRunningProcesses").processes() is None
+
+
+def test_the_momentary_power_is_read_else_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = nvml(monkeypatch)
+    assert one.power() == 650
+    sys.modules["pynvml"].moment.nvmlReturn = 3  # type: ignore[attr-defined]  # not supported
+    assert one.power() == 500
+    assert nvml(monkeypatch, "nvmlDeviceGetFieldValues").power() == 500
+    assert nvml(monkeypatch, "nvmlDeviceGetFieldValues", "nvmlDeviceGetPowerUsage").power() is None
 
 
 def test_the_limits_that_a_gpu_is_set_to(monkeypatch: pytest.MonkeyPatch) -> None:

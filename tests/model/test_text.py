@@ -63,6 +63,7 @@ def test_values_are_said_for_reading() -> None:
     assert in_words(37888, "B") == "37 KiB"
     assert in_words(-9216, "B", sign=True) == "−9 KiB"
     assert in_words(12.5, "pct", sign=True) == "+12.5 points"
+    assert in_words(0.4125, "us") == "0.412 µs"
     assert in_words(1_234_567, "1") == "1,234,567"
 
 
