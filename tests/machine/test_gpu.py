@@ -80,7 +80,7 @@ def test_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_momentary_power_is_read_else_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     one = nvml(monkeypatch)
     assert one.power() == 650
-    sys.modules["pynvml"].moment.nvmlReturn = 3  # type: ignore[attr-defined]  # not supported
+    sys.modules["pynvml"].moment.nvmlReturn = 3  # not supported
     assert one.power() == 500
     assert nvml(monkeypatch, "nvmlDeviceGetFieldValues").power() == 500
     assert nvml(monkeypatch, "nvmlDeviceGetFieldValues", "nvmlDeviceGetPowerUsage").power() is None

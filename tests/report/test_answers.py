@@ -104,6 +104,7 @@ def _overview(book: Book) -> int:
         texts = (winner.time, winner.floor, winner.speedup, winner.interval, winner.floor_title, *winner.levels)
         if not book.rates:
             assert figures(" ".join(texts)) <= shown(answer) | figures(" ".join(winner.levels)), answer.case
+        assert (overview_page.TWO_LEVELS in winner.summary[1].detail) == bool(answer.time.levels)
         assert section.time is None or section.time == answer.parts
         assert section.unadvised == answer.unadvised
         assert [x for x, _ in section.steps] == [*{x.rule: x for x in reversed(answer.steps)}.values()][::-1][:3]
