@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashcore.model.case import Case
-from flashcore.model.intervals import _lowest, _resampled_medians, is_decided, levels, outpaced, ratio, ratios
+from flashcore.model.intervals import _resampled_medians, is_decided, levels, outpaced, ratio, ratios
 from tests.conftest import published
 from tests.support.late import optional
 
@@ -108,13 +108,6 @@ def test_many_at_once_are_each_as_by_itself() -> None:
     for paired in (True, False):
         assert ratios(before, owns, paired=paired) == [ratio(before, variant, paired=paired) for variant in owns]
     assert ratios(before, []) == []
-
-
-@pytest.mark.parametrize("count", [11, 51])
-def test_the_lowest_are_those_of_the_sorted_row_however_its_first_part_misleads(count: int) -> None:
-    rising = np.arange(2000.0)  # its first values bound too few
-    table = np.stack([rising, rising[::-1], rising * 0 + 3, rising % 7, np.random.default_rng(3).permutation(rising)])
-    assert np.array_equal(_lowest(table, count), np.sort(table, axis=1)[:, count - 2 : count])
 
 
 def test_levels_are_two_only_where_most_samples_lie_at_two_places() -> None:
