@@ -51,7 +51,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     readings, kernels = Readings(record), []
     for name, planted in tomllib.loads(Path(options.suite, "defects.toml").read_text(encoding="utf-8")).items():
         subject = CaseSubject(Case(name, planted["shape"]))
-        first = advice(readings, name, planted["shape"])[:_MOST_RULES]
+        first = advice(readings, Case(name, planted["shape"]))[:_MOST_RULES]
         kernels.append(
             {
                 "kernel": name,

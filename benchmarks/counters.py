@@ -96,15 +96,14 @@ def _described(context: Any, result: StageResult) -> dict[str, Any]:
     cases: dict[str, Any] = {}
     for outcome in result.outcomes:
         readings = Readings(record)
-        subject = outcome.variant, outcome.shape
         cases[str(outcome.case)] = {
             "status": outcome.status,
             "seconds": outcome.seconds,
             "facts": {
                 f.name: f.value for f in result.facts if f.subject.variant == outcome.variant and not f.subject.kernel
             },
-            "limiters": [x.kind for x in time_parts(readings, *subject).limiters],
-            "advice": [x.rule for x in advice(readings, *subject)],
+            "limiters": [x.kind for x in time_parts(readings, outcome.case).limiters],
+            "advice": [x.rule for x in advice(readings, outcome.case)],
         }
     return cases
 

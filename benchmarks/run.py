@@ -35,6 +35,7 @@ from flashcore.explain.limiter import time_parts
 from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
 from flashcore.gate import judge
+from flashcore.model.case import Case
 from flashcore.model.causes import FirstRound
 from flashcore.model.record import Record
 from flashcore.records import lookup, store
@@ -174,7 +175,7 @@ def _verdicts(record: Record) -> dict[str, tuple[str, Any]]:
 
 
 def _limiter(readings: Readings, variant: str, shape: str) -> str:
-    part = time_parts(readings, variant, shape).limiter
+    part = time_parts(readings, Case(variant, shape)).limiter
     return part.kind if part else ""
 
 

@@ -162,7 +162,7 @@ def test_the_shapes_where_a_library_is_faster_are_those_of_the_published_runs() 
             if speedup and speedup.value < 1:
                 assert row.reference and row.shape.rank_by == "back_to_back"
                 slower.append((run, row.shape.name, winner, row.reference))
-                times = [readings.of("back_to_back_p50", name, row.shape.name).value for name in slower[-1][2:]]
+                times = [readings.of("back_to_back_p50", Case(name, row.shape.name)).value for name in slower[-1][2:]]
                 cells = shown[len(slower) - 1]
                 assert [float(cells[3]), float(cells[5])] == pytest.approx(times, rel=0.006)
                 assert float(cells[6]) == pytest.approx(speedup.value, abs=0.006)
@@ -194,14 +194,14 @@ def test_the_results_are_those_of_the_published_run() -> None:
         *numbers, mode = shown_ratio
         assert mode == row.shape.rank_by.replace("_", " "), sizes
         shown = (isolated, back_to_back, theirs_isolated, theirs_back_to_back)
-        keys = [(f"{r}_p50", n, row.cases[n].name) for n in (variant, fastest) for r in TIMING_MODES[:2]]
-        for value, (fact, name, shape) in zip(shown, keys, strict=True):
-            levels = readings.levels(fact, name, shape)
+        keys = [(f"{r}_p50", row.cases[n]) for n in (variant, fastest) for r in TIMING_MODES[:2]]
+        for value, (fact, case) in zip(shown, keys, strict=True):
+            levels = readings.levels(fact, case)
             mode = fact.removesuffix("_p50").replace("_", " ")
-            note = f"- {sizes}, `{name}`, {mode}: {levels.removeprefix('two levels: ')}.\n"
+            note = f"- {sizes}, `{case.variant}`, {mode}: {levels.removeprefix('two levels: ')}.\n"
             assert bool(levels) == value.endswith("†") == (note in text), (sizes, fact)
             number_shown = float(value.replace(",", "").strip(" †"))
-            assert number_shown == pytest.approx(readings.of(fact, name, shape).value, rel=0.006), (sizes, fact)
+            assert number_shown == pytest.approx(readings.of(fact, case).value, rel=0.006), (sizes, fact)
         speedup = row.over(variant, fastest)
         assert speedup and speedup.ends, sizes
         interval = (speedup.value, speedup.low, speedup.high)

@@ -187,10 +187,12 @@ def test_a_limiter_has_one_share_on_its_page() -> None:
     view = case("tma_split_keys", "mission")
     parts = view.parts
     assert view.ranked[0][0] is parts.limiter and len(view.ranked) >= 4
-    shares = {kind: use.share for kind, use in time_parts(view.book.readings, "tma_split_keys", "mission").uses.items()}
+    shares = {
+        kind: use.share for kind, use in time_parts(view.book.readings, Case("tma_split_keys", "mission")).uses.items()
+    }
     assert shares["launch"] == parts.share("launch") and shares["issue"] == parts.share("issue")
     assert all(x.gain is None or x.gain <= parts.above_floor for x in view.steps)
     for part, _, reduced in view.ranked:
         for r in reduced:
-            same = [time_parts(view.book.readings, r.parent, shape) for shape in ("mission", "d64_s512_h8")]
+            same = [time_parts(view.book.readings, Case(r.parent, shape)) for shape in ("mission", "d64_s512_h8")]
             assert r.before in [x.share(part.kind) for x in same]

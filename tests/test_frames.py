@@ -192,7 +192,7 @@ def test_limiters_are_the_ranked_ones_of_each_case_with_evidence(record: Record)
     frame, readings = frames.limits(record), Readings(record)
     assert len(frame) and (frame["evidence"] != "").all()
     for (variant, shape), rows in frame.groupby(["variant", "shape"], observed=True):
-        assert rows["kind"].tolist() == [x.kind for x in time_parts(readings, variant, shape).limiters]
+        assert rows["kind"].tolist() == [x.kind for x in time_parts(readings, Case(variant, shape)).limiters]
 
 
 def test_identical_shapes_are_one_case_with_all_its_names() -> None:

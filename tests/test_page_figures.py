@@ -321,9 +321,9 @@ class Trace:
         if variant not in suite.variants or shape not in suite.shapes:
             return result
         v, s, subject = suite.variants[variant], suite.shapes[shape], CaseSubject(Case(variant, shape))
-        parts, bounds = time_parts(readings, variant, shape), self.bounds.get(subject)
+        parts, bounds = time_parts(readings, Case(variant, shape)), self.bounds.get(subject)
         cures = [remedies(readings, shape).get(x.kind, [])[:3] for x in parts.limiters]
-        result |= of(parts, cures, advice(readings, variant, shape), bounds, v.predictions)
+        result |= of(parts, cures, advice(readings, Case(variant, shape)), bounds, v.predictions)
         result |= of(
             [predictions.outcome_of(readings, p, v, p.shape or shape) for p in v.predictions],
         )
@@ -346,7 +346,7 @@ class Trace:
         """The figures of the ladder at identical shapes by variant: speed-ups, step, floor, fastest reference."""
         row = Row(self.readings, [self.record.suite.shapes[name] for name in shapes])
         steps = ladder(row)
-        two = {name: self.readings.levels(row.shape.time, name, shape.name) for name, shape in row.cases.items()}
+        two = {name: self.readings.levels(row.shape.time, case) for name, case in row.cases.items()}
         marks = of(
             row.times.get(row.reference or ""),
             two.get(row.reference or ""),

@@ -27,7 +27,7 @@ from flashcore.model.catalogue import FACTS, FactSpec
 from flashcore.model.cause import CODES, Basis, Cause, Template
 from flashcore.model.compiler_decisions import meanings
 from flashcore.model.record import CaseSubject, Record
-from flashcore.model.suite import TIMING_MODES, Shape
+from flashcore.model.suite import TIMING_MODES
 from flashcore.records import lookup, store
 from flashcore.suites import load
 
@@ -303,19 +303,23 @@ def _times(record: Record) -> Iterator[str]:
         variant = next((n for n in row.times if not record.suite.variants[n].is_reference), None)
         if variant is None:
             continue
-        times = [_time(record, variant, row.cases[variant], r) for r in TIMING_MODES]
+        times = [_time(record, row.cases[variant], r) for r in TIMING_MODES]
         cells = [f"`{row.name}`", f"`{variant}`", *map(_us, times)]
         if (reference := row.reference) is not None:
-            reference_times = [_time(record, reference, row.cases[reference], r) for r in TIMING_MODES[:2]]
+            reference_times = [_time(record, row.cases[reference], r) for r in TIMING_MODES[:2]]
             speedup, pair = row.over(variant, reference), row.pair(variant, reference)
             ratio = f"{speedup.value:.2f} ×" if speedup else ""
-            cells += [f"`{reference}`", *map(_us, reference_times), f"{ratio} ({pair})" if pair else ratio]
+            cells += [
+                f"`{reference}`",
+                *map(_us, reference_times),
+                f"{ratio} ({' against '.join(map(str, pair))})" if pair else ratio,
+            ]
         yield "| " + " | ".join([*cells, *[""] * (9 - len(cells))]) + " |"
     yield ""
 
 
-def _time(record: Record, variant: str, shape: Shape, mode: str) -> float | None:
-    return record.facts.number(f"{mode}_p50", CaseSubject(Case(variant, shape.name)))
+def _time(record: Record, case: Case, mode: str) -> float | None:
+    return record.facts.number(f"{mode}_p50", CaseSubject(case))
 
 
 def _us(value: float | None) -> str:

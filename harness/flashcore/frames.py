@@ -20,7 +20,6 @@ from flashcore.explain.resources import Part
 from flashcore.explain.roofline import Bound, Point
 from flashcore.explain.rows import Row as CaseRow
 from flashcore.explain.verdict import Verdict
-from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause import cause_text
 from flashcore.model.record import CaseSubject, Fact, Record, Subject, Value
@@ -124,7 +123,7 @@ def limits(record: Record) -> DataFrame:
     names are in ``shapes``."""
     readings = Readings(record)
     cases = _cases(readings, (CaseSubject(o.case) for o in record.outcomes))
-    rows = [(s, part) for s in cases for part in time_parts(readings, s.variant, s.shape or "").limiters]
+    rows = [(s, part) for s in cases for part in time_parts(readings, s.case).limiters]
     return _laid_out(Part, [subject for subject, _ in rows], [part for _, part in rows], cases)
 
 
@@ -132,7 +131,7 @@ def _cases(readings: Readings, subjects: Iterable[CaseSubject]) -> dict[CaseSubj
     """The cases, with the names of their shapes: of identical shapes, the case on which the variant is fastest."""
     suite = readings.record.suite
     rows = [CaseRow(readings, same) for same in suite.rows(suite.shapes.values())]
-    names = {CaseSubject(Case(variant, shape.name)): row.name for row in rows for variant, shape in row.cases.items()}
+    names = {CaseSubject(case): row.name for row in rows for case in row.cases.values()}
     return {subject: names[subject] for subject in subjects if subject in names}
 
 
@@ -196,7 +195,7 @@ def table(record: Record, shape: str, names: Sequence[str] = LADDER) -> DataFram
     readings = Readings(record)
     cases = CaseRow(readings, readings.alike[shape]).cases
     variants = [record.suite.variants[name] for name in cases]
-    subjects = [CaseSubject(Case(name, case.name)) for name, case in cases.items()]
+    subjects = [CaseSubject(case) for case in cases.values()]
     checks = {o.case: o.status for o in record.outcomes if o.stage == "check"} | dict.fromkeys(record.stale, "stale")
     time, bounds = record.suite.shapes[shape].time, readings.bounds
     gaps = {s: b.gap(time) for s, b in bounds.items()}
@@ -207,7 +206,7 @@ def table(record: Record, shape: str, names: Sequence[str] = LADDER) -> DataFram
         "technique": _array([v.technique for v in variants], "string"),
         "parent": _array([v.parent for v in variants], "string"),
         "check": _category([checks.get(s.case) for s in subjects]),
-        **{title[n]: _number([readings.of(n, s.variant, s.shape or "").value for s in subjects]) for n in names},
+        **{title[n]: _number([readings.of(n, s.case).value for s in subjects]) for n in names},
         "floor [us]": _number([floor.us if floor else None for floor in floors]),
         "floor_by": _category([floor.resource if floor else None for floor in floors]),
         "gap": _number([gap.ratio if (gap := gaps.get(s)) else None for s in subjects]),

@@ -18,7 +18,6 @@ from flashcore.explain import compare_records, roofline
 from flashcore.explain.readings import Readings
 from flashcore.explain.roofline import LEVELS, MEASURED, THEORY, Counted, Point
 from flashcore.explain.rows import Row
-from flashcore.model.case import Case
 from flashcore.model.groups import grouped
 from flashcore.model.record import CaseSubject, Record, Roof
 from flashcore.model.text import as_words, percentage, significant, whole
@@ -468,7 +467,7 @@ def of_row(row: Row, marks: Marks, before: Marks | None = None) -> Chart:
     parent = suite.variants[best].parent if best else None
     for variant, title in ((suite.baseline, "baseline"), (parent, "its parent")):
         titles.setdefault(variant, title)
-    cases = {name: CaseSubject(Case(name, shape.name)) for name, shape in row.cases.items()}
+    cases = {name: CaseSubject(case) for name, case in row.cases.items()}
     return Chart(marks, [*cases.values()], {cases[v]: title for v, title in titles.items() if v in cases}, before)
 
 

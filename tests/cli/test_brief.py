@@ -41,21 +41,21 @@ def wrong(*shapes: str) -> Record:
 
 def test_each_figure_is_the_reports() -> None:
     record = published()
-    readings, case = Readings(record), ("mma_split_keys", "mission")
-    data = brief(judged(record), "/".join(case))
+    readings, case = Readings(record), Case("mma_split_keys", "mission")
+    data = brief(judged(record), str(case))
     gap = next(g for c in case_bounds(record) if str(c.subject.case) == data["case"] if (g := c.gap("isolated_p50")))
     assert data["right"] == {"answer": "right", "by": "check"}
     assert data["time"]["mode"] == "isolated" and data["time"]["us"] == gap.time_us
     low, high = data["time"]["interval"]
     assert low <= gap.time_us <= high and high / low < 1.1
     assert data["time"]["floor"] == {"us": gap.floor_us, "ratio": gap.ratio, "of": gap.floor.resource}
-    time = time_parts(readings, *case)
+    time = time_parts(readings, case)
     parts = {p.kind: p.share for p in time.parts if p.share >= 2}
     assert len(parts) > 3 and data["parts"] == parts | {"by": ["events", "ncu"]}
     first = time.limiter
     assert first
     assert (data["limiter"]["share"], data["limiter"]["evidence"]) == (first.share, first.evidence)
-    assert [x["saves_at_most"] for x in data["advice"]] == [x.gain for x in advice(readings, *case)]
+    assert [x["saves_at_most"] for x in data["advice"]] == [x.gain for x in advice(readings, case)]
     file, line, _ = data["limiter"]["line"].split(":", 2)
     assert file.endswith((".cu", ".cuh")) and int(line) > 0
 

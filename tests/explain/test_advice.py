@@ -18,9 +18,11 @@ from tests import factory
 from tests.conftest import ROOT, two_names
 from tests.support.advised import COUNTED, KERNEL, SOUND, Values, record, stall
 
+FAST = Case("fast", "mission")
+
 
 def advised(values: Values, *, gpu: bool = True) -> tuple[Advice, ...]:
-    return advice(Readings(record(values, gpu=gpu)), "fast", "mission")
+    return advice(Readings(record(values, gpu=gpu)), FAST)
 
 
 def names(values: Values) -> list[str]:
@@ -135,7 +137,7 @@ def test_launches_are_advised_on_by_their_share_of_the_time(rule: str, launches:
     def named(us: float) -> dict[str, Advice]:
         roofs = (Roof("launch", us, "us", "measured", factory.GPU),)
         case = replace(record({**COUNTED, "kernel_launches": launches}), roofs=roofs)
-        return {x.rule: x for x in advice(Readings(case), "fast", "mission")}
+        return {x.rule: x for x in advice(Readings(case), FAST)}
 
     assert named(us)[rule].gain == pytest.approx(10 * launches * us)
     assert rule not in named(us / 3)
@@ -182,11 +184,11 @@ def test_a_sentence_has_the_action_the_evidence_and_the_bound() -> None:
     assert spilled.gain is None and "gain unmeasured: nothing was timed" in sentence(spilled)
     [timed] = advised({**SPILLS, "max_threads": 1024, "isolated_p50": 40.0})
     assert "gain unmeasured: its part of the time was not counted" in sentence(timed)
-    assert spilled.subject == CaseSubject(Case("fast", "mission"), kernel=KERNEL, arch="sm_90a")
+    assert spilled.subject == CaseSubject(FAST, kernel=KERNEL, arch="sm_90a")
 
 
 def test_counters_do_not_count_for_another_arch() -> None:
-    assert advice(Readings(record(stall("barrier"))), "fast", "mission", "sm_89") == ()
+    assert advice(Readings(record(stall("barrier"))), FAST, "sm_89") == ()
 
 
 def test_a_fact_leads_to_its_advice() -> None:
@@ -201,7 +203,7 @@ def test_kernels_with_equal_evidence_share_a_line_and_each_leads_to_it() -> None
     one = record({**SPILLS, "max_threads": 1024})
     again = [replace(f, subject=replace(f.subject, kernel="other")) for f in one.facts if f.subject.kernel]
     readings = Readings(replace(one, facts=Facts([*one.facts, *again])))
-    assert [x.subject.kernel for x in advice(readings, "fast", "mission")] == [KERNEL]
+    assert [x.subject.kernel for x in advice(readings, FAST)] == [KERNEL]
     x = for_fact(readings, "spill_store_bytes", CodeSubject("fast", "sm_90a", kernel="other"))
     assert x and x.subject.kernel == "other"
 
@@ -221,7 +223,7 @@ def test_a_launch_stands_in_for_the_code_of_imported_kernels() -> None:
 def test_the_remedy_is_a_step_that_the_variant_was_not_made_from() -> None:
     line = {v.name: v.parent for v in two_names().suite.variants.values()}
     readings = Readings(two_names())
-    first = advice(readings, "register_o", "mission")[0]
+    first = advice(readings, Case("register_o", "mission"))[0]
     assert first.rule == "few-blocks" and first.remedy and first.gain == pytest.approx(48.4, abs=0.1)
     assert "split_keys cut idle sms from 48 to 3 % and was 1.32 × faster than register_o" in sentence(first)
     assert line["split_keys"] == "register_o"
@@ -230,35 +232,31 @@ def test_the_remedy_is_a_step_that_the_variant_was_not_made_from() -> None:
 
 
 def test_a_remedy_at_an_identical_shape_counts() -> None:
-    first = advice(Readings(two_names()), "cluster_keys", "d64_s512_h8")[0]  # mission under another name
+    first = advice(Readings(two_names()), Case("cluster_keys", "d64_s512_h8"))[0]  # mission under another name
     assert first.remedy and first.remedy.variant == "mma_split_keys"
-    nearer = {x.rule: x.remedy for x in advice(Readings(two_names()), "tma_wgmma", "d64_s512_h8")}["few-blocks"]
+    nearer = {x.rule: x.remedy for x in advice(Readings(two_names()), Case("tma_wgmma", "d64_s512_h8"))}["few-blocks"]
     assert nearer and nearer.variant == "attention"  # at its own shape; mma_split_keys is at the other one
 
 
 def test_no_advice_on_references() -> None:
-    assert advice(Readings(factory.record()), "cudnn", "mission") == ()
+    assert advice(Readings(factory.record()), Case("cudnn", "mission")) == ()
 
 
 def test_a_case_is_advised_on_once_however_many_facts_ask() -> None:
     """A library has thousands of kernels, and the gate asks for each failure."""
     readings = Readings(record(SPILLS))
-    first = advice(readings, "fast", "mission", "sm_90a")
-    assert (
-        for_fact(readings, "spill_store_bytes", CaseSubject(Case("fast", "mission"), kernel=KERNEL, arch="sm_90a"))
-        is not None
-    )
-    assert advice(readings, "fast", "mission", "sm_90a") is first
+    first = advice(readings, FAST, "sm_90a")
+    assert for_fact(readings, "spill_store_bytes", CaseSubject(FAST, kernel=KERNEL, arch="sm_90a")) is not None
+    assert advice(readings, FAST, "sm_90a") is first
 
 
 @pytest.mark.slow
 def test_no_advice_saves_more_than_what_lies_above_the_floor() -> None:
     readings = Readings(two_names())
     capped = 0
-    for case in readings.bounds:
-        shape = readings.record.suite.shapes[case.shape or ""]
-        gap = readings.gap(case.variant, shape.name)
-        for item in advice(readings, case.variant, shape.name) if gap else ():
+    for subject in readings.bounds:
+        gap = readings.gap(subject.case)
+        for item in advice(readings, subject.case) if gap else ():
             assert item.gain is None or (gap and item.gain <= 100 * (1 - 1 / gap.ratio) + 1e-9)
             capped += "above its floor" in item.bound
     assert capped, "a record in which the floor bounds some advice"
@@ -267,11 +265,10 @@ def test_no_advice_saves_more_than_what_lies_above_the_floor() -> None:
 @pytest.mark.slow
 def test_the_largest_part_of_the_time_has_advice_or_a_line_that_says_so() -> None:
     readings, said = Readings(two_names()), set()
-    for case in readings.bounds:
-        shape = case.shape or ""
-        part, items = time_parts(readings, case.variant, shape).next, advice(readings, case.variant, shape)
+    for case in (subject.case for subject in readings.bounds):
+        part, items = time_parts(readings, case).next, advice(readings, case)
         removable = {kind for rule in rules() for x in items if x.rule == rule.id for kind in rule.removes}
-        missing = unadvised(readings, case.variant, shape)
+        missing = unadvised(readings, case)
         if part:
             assert (missing is None) == (part.kind in removable)
             said.add(missing is None)
@@ -290,7 +287,7 @@ def test_the_floors_resource_counts_by_what_it_takes_beyond_the_floor() -> None:
     cold = record({**values, "cold_p50": 10.0})
     shape = replace(cold.suite.shapes["mission"], rank_by="cold")
     cold = replace(cold, suite=replace(cold.suite, shapes={**cold.suite.shapes, "mission": shape}))
-    bound = time_parts(Readings(cold), "fast", "mission")
+    bound = time_parts(Readings(cold), FAST)
     assert bound.limiter and bound.limiter.kind == "dram" and bound.floor[0] == "dram" and bound.floor[1] > 75
     assert bound.next and bound.next.kind == "stall_barrier"
 
@@ -300,5 +297,7 @@ def test_the_first_advice_names_most_planted_defects(suite: str, right: int) -> 
     """Of 43 and 40 kernels with one defect each, as an H200 measured them."""
     readings = Readings(store.read(lookup.find(ROOT, str(ROOT / "benchmarks" / "results" / f"{suite}.run.zip"))))
     planted = tomllib.loads((ROOT / "benchmarks" / suite / "defects.toml").read_text(encoding="utf-8"))
-    first = {name: advice(readings, name, x["shape"])[:1] for name, x in planted.items() if "costs_nothing" not in x}
+    first = {
+        name: advice(readings, Case(name, x["shape"]))[:1] for name, x in planted.items() if "costs_nothing" not in x
+    }
     assert sum(x.rule in planted[name]["expected"] for name, items in first.items() for x in items) >= right

@@ -19,7 +19,8 @@ from tests.conftest import ROOT, latest
 from tests.recorded import RECORDED
 from tests.support import advised
 
-MISSION = CaseSubject(Case("fast", "mission"))
+FAST = Case("fast", "mission")
+MISSION = CaseSubject(FAST)
 
 
 def record(*facts: Fact, **counters: float | None) -> Record:
@@ -32,11 +33,11 @@ def record(*facts: Fact, **counters: float | None) -> Record:
 
 
 def text(*facts: Fact, **counters: float | None) -> str:
-    return time_parts(Readings(record(*facts, **counters)), "fast", "mission").text
+    return time_parts(Readings(record(*facts, **counters)), FAST).text
 
 
 def kinds(**counters: float | None) -> list[str]:
-    return [x.kind for x in time_parts(Readings(record(**counters)), "fast", "mission").limiters]
+    return [x.kind for x in time_parts(Readings(record(**counters)), FAST).limiters]
 
 
 COUNTED: Mapping[str, float | None] = {"ncu_duration": 10_000, "elapsed_cycles": 20_000, "issue_active": 20.0}
@@ -44,11 +45,9 @@ COUNTED: Mapping[str, float | None] = {"ncu_duration": 10_000, "elapsed_cycles":
 
 def test_a_case_is_worked_out_once_for_the_same_readings() -> None:
     recorded = Readings(record(**COUNTED))
-    assert time_parts(recorded, "fast", "mission") is time_parts(recorded, "fast", "mission")
-    assert time_parts(recorded, "fast", "mission") != time_parts(recorded, "fast", "long")
-    assert time_parts(Readings(record(**{**COUNTED, "issue_active": 90.0})), "fast", "mission") != time_parts(
-        recorded, "fast", "mission"
-    )
+    assert time_parts(recorded, FAST) is time_parts(recorded, FAST)
+    assert time_parts(recorded, FAST) != time_parts(recorded, Case("fast", "long"))
+    assert time_parts(Readings(record(**{**COUNTED, "issue_active": 90.0})), FAST) != time_parts(recorded, FAST)
 
 
 # --- kernels whose limiter is known -----------------------------------------------------------------
@@ -91,21 +90,21 @@ ROOFS = pytest.mark.parametrize(
 def test_the_published_roofs_are_held_by_what_they_are_made_of(
     uncounted: Readings, variant: str, shape: str, kind: str, words: str
 ) -> None:
-    parts = time_parts(uncounted, variant, shape)
+    parts = time_parts(uncounted, Case(variant, shape))
     assert parts.limiter and parts.limiter.kind == kind and re.match(words, parts.text)
     assert "no counters" in parts.note
 
 
 @ROOFS
 def test_counters_name_the_same_limiter(roofs: Readings, variant: str, shape: str, kind: str, words: str) -> None:
-    limiter = time_parts(roofs, variant, shape).limiter
+    limiter = time_parts(roofs, Case(variant, shape)).limiter
     assert limiter and limiter.kind == ("issue" if kind == "fp32" else kind)  # FMAs alone fill the issue slots
 
 
 def test_what_has_no_known_roof_is_unattributed_without_counters(roofs: Readings, uncounted: Readings) -> None:
-    parts = time_parts(uncounted, "l2_read_u4", "l2_read_h200")
+    parts = time_parts(uncounted, Case("l2_read_u4", "l2_read_h200"))
     assert parts.limiter is None and parts.text == "" and parts.parts[-1].share > 95
-    counted = time_parts(roofs, "l2_read_u4", "l2_read_h200").limiter
+    counted = time_parts(roofs, Case("l2_read_u4", "l2_read_h200")).limiter
     assert counted and counted.kind == "l2"
 
 
@@ -116,7 +115,7 @@ def test_every_case_of_a_published_run_with_counters_has_limiters_with_evidence(
     counted = [f.subject for f in recorded.record.facts.named("ncu_duration") if f.value and f.subject.kernel is None]
     assert len(counted) >= cases
     for subject in counted:
-        parts = time_parts(recorded, subject.variant, subject.shape or "")
+        parts = time_parts(recorded, Case(subject.variant, subject.shape or ""))
         assert parts.limiters, subject
         for overlaps in (False, True):
             shares = [x.share for x in parts.limiters if x.overlaps is overlaps]
@@ -127,10 +126,10 @@ def test_every_case_of_a_published_run_with_counters_has_limiters_with_evidence(
 @pytest.mark.slow
 def test_the_ladders_cases_have_the_limiters_that_were_seen() -> None:
     recorded = published("attention")
-    text = time_parts(recorded, "tma_split_keys", "mission").text
+    text = time_parts(recorded, Case("tma_split_keys", "mission")).text
     phase = r"load phase \d+ ± \d % of warp time"
     assert re.match(rf"SMs without warps \d+ %; {phase}; launches \d+ %; waiting for the fixed latency", text)
-    idle = time_parts(recorded, "register_o", "mission").limiter
+    idle = time_parts(recorded, Case("register_o", "mission")).limiter
     assert idle and idle.text == "idle SMs" and idle.evidence == "blocks 64, 132 SMs: 68 have no block"
     best = remedies(recorded, "mission")["idle_sms"][0]
     assert (best.variant, best.parent) == ("split_keys", "register_o") and best.faster > 1.3
@@ -163,7 +162,7 @@ def test_profiled_kernels_are_held_by_what_they_are_made_of(case: str, kinds: li
     name, shape = case.split("/")
     suite = factory.suite([factory.variant(name, roof=PROFILED[case]["roof"])], [factory.shape(shape)])
     facts = factory.facts_of(PROFILED[case]["facts"], name, shape=shape)
-    parts = time_parts(Readings(factory.bare_record(suite, facts)), name, shape)
+    parts = time_parts(Readings(factory.bare_record(suite, facts)), Case(name, shape))
     found = [x.kind for x in parts.limiters]
     assert found[0] == kinds[0] and kinds[1] in found and parts.note == ""
 
@@ -184,7 +183,7 @@ def test_warps_that_could_issue_are_held_by_nothing() -> None:
 def test_stalls_count_as_far_as_nothing_is_issued_meanwhile() -> None:
     busy = {**COUNTED, "issue_active": 90.0, "stall_share_wait": 50.0}
     assert kinds(**busy) == ["issue", "stall_wait"]
-    assert time_parts(Readings(record(**busy)), "fast", "mission").limiters[1].share == pytest.approx(5.0)
+    assert time_parts(Readings(record(**busy)), FAST).limiters[1].share == pytest.approx(5.0)
 
 
 @pytest.mark.parametrize(
@@ -212,8 +211,7 @@ def test_a_planted_bank_conflict_is_named() -> None:
         Readings(
             record(**COUNTED, shared_wavefronts=passes, bank_conflicts=0.875 * passes, stall_share_mio_throttle=60)
         ),
-        "fast",
-        "mission",
+        FAST,
     ).limiters[0]
     assert result.kind == "bank_conflicts" and result.brief == "bank conflicts 97 %"
     assert "88 % of the passes through shared memory" in result.evidence and result.facts[0] == "bank_conflicts"
@@ -232,7 +230,7 @@ def test_a_resource_counts_from_a_share_on(share: float) -> None:
 
 def test_conflicts_short_of_the_roof_are_evidence_of_the_wait_for_shared_memory() -> None:
     recorded = Readings(record(**COUNTED, shared_wavefronts=1e5, bank_conflicts=3e4, stall_share_short_scoreboard=50))
-    (result,) = time_parts(recorded, "fast", "mission").limiters
+    (result,) = time_parts(recorded, FAST).limiters
     assert "bank conflicts are 30 % of the passes" in result.evidence
 
 
@@ -241,11 +239,11 @@ def test_a_grid_that_leaves_sms_idle() -> None:
     recorded = record(blocks, **COUNTED)
     for recorded_sms, sms in ((100, 100), (None, 132)):  # the machine's own count, else the device table's
         on = replace(recorded, environment=replace(recorded.environment, gpu_sms=recorded_sms))
-        idle = time_parts(Readings(on), "fast", "mission").limiter
+        idle = time_parts(Readings(on), FAST).limiter
         assert idle and idle.kind == "idle_sms" and idle.share == pytest.approx(100 * (1 - 64 / sms))
         assert idle.evidence == f"blocks 64, {sms} SMs: {sms - 64} have no block"
     many = factory.fact("blocks", 2 * 132 + 10, "fast", arch="sm_90a", shape="mission", kernel="fast_kernel")
-    idle = time_parts(Readings(record(many, **COUNTED, stall_share_wait=30.0)), "fast", "mission").limiter
+    idle = time_parts(Readings(record(many, **COUNTED, stall_share_wait=30.0)), FAST).limiter
     assert idle and idle.share == pytest.approx(100 * (1 - 274 / 264 / 2))
     assert "the last of 1.04 waves fills 4 %" in idle.evidence
 
@@ -262,16 +260,16 @@ def test_the_longest_phase_is_told_with_its_error() -> None:
 def test_what_was_not_measured_names_nothing() -> None:
     full = record()
     bare = replace(full, facts=Facts([f for f in full.facts if f.source != "events"]))
-    assert time_parts(Readings(bare), "fast", "mission").text == ""
+    assert time_parts(Readings(bare), FAST).text == ""
     assert text(**COUNTED, stall_share_barrier=None) == ""
 
 
 def test_without_a_variant_there_is_no_limiter() -> None:
-    assert time_parts(Readings(factory.record()), None, "mission").text == ""
+    assert time_parts(Readings(factory.record()), Case("", "mission")).text == ""
 
 
 def test_without_counters_a_case_far_below_its_roofs_is_unattributed() -> None:
-    parts = time_parts(Readings(record(formula_flop=2e10, formula_bytes=2097152.0)), "fast", "mission")
+    parts = time_parts(Readings(record(formula_flop=2e10, formula_bytes=2097152.0)), FAST)
     assert [x.kind for x in parts.limiters] == ["fp16_tensor"] and "no counters" in parts.note
     assert re.fullmatch(r"fp16 tensor cores busy \d+ %; unattributed \d\d %", parts.text)
 
@@ -280,7 +278,7 @@ def test_what_lies_in_l2_has_a_dram_roof_with_cold_caches_alone() -> None:
     warm = record(formula_flop=536870912.0, formula_bytes=5e7)
     shape = replace(warm.suite.shapes["mission"], rank_by="cold")
     cold = replace(warm, suite=replace(warm.suite, shapes={**warm.suite.shapes, "mission": shape}))
-    kinds = [{x.kind for x in time_parts(Readings(r), "fast", "mission").limiters} for r in (warm, cold)]
+    kinds = [{x.kind for x in time_parts(Readings(r), FAST).limiters} for r in (warm, cold)]
     assert "dram" not in kinds[0] and "dram" in kinds[1]
 
 
@@ -288,7 +286,7 @@ def test_what_lies_in_l2_has_a_dram_roof_with_cold_caches_alone() -> None:
 
 
 def divided(values: advised.Values, *, gpu: bool = True) -> tuple[dict[str, float], TimeParts]:
-    time = time_parts(Readings(advised.record(values, gpu=gpu)), "fast", "mission")
+    time = time_parts(Readings(advised.record(values, gpu=gpu)), FAST)
     return {p.kind: p.share for p in time.parts}, time
 
 
@@ -331,7 +329,7 @@ def test_idle_sms_are_known_without_a_gpu() -> None:
 def test_sms_without_a_block_are_idle_in_the_time_beside_the_launch() -> None:
     roofs = (Roof("launch", 3.0, "us", "measured", factory.GPU),)
     case = replace(advised.record({"isolated_p50": 10.0, "kernel_launches": 1, "blocks": 66}), roofs=roofs)
-    time = time_parts(Readings(case), "fast", "mission")
+    time = time_parts(Readings(case), FAST)
     assert {p.kind: p.share for p in time.parts} == pytest.approx(
         {"launch": 30.0, "idle_sms": 35.0, "unattributed": 35.0}
     )
@@ -349,6 +347,6 @@ def test_the_parts_of_every_published_case_add_up() -> None:
     for shape in conftest.published().suite.shapes.values():
         for variant in conftest.published().suite.variants.values():
             if variant.runs_on(shape):
-                time = time_parts(readings, variant.name, shape.name)
+                time = time_parts(readings, Case(variant.name, shape.name))
                 assert sum(p.share for p in time.parts) == pytest.approx(100)
                 assert all(p.share >= 0 and p.evidence for p in time.parts)

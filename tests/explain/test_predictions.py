@@ -6,6 +6,7 @@ import pytest
 
 from flashcore.explain.predictions import JudgedPrediction, PredictionOutcome, outcomes, progress
 from flashcore.explain.readings import Readings
+from flashcore.model.case import Case
 from flashcore.model.causes import WorstInput
 from flashcore.model.record import Record
 from tests import factory
@@ -216,8 +217,8 @@ def test_static_readings_are_of_the_measured_arch_else_of_the_suites_last() -> N
 
 def test_a_static_fact_without_a_number_says_why() -> None:
     refused = factory.fact("registers", None, "fast", arch="sm_90a", kernel="fast_kernel", detail="no cubin")
-    assert Readings(factory.bare_record(facts=[refused])).of("registers", "fast", "mission").why == "no cubin"
-    assert Readings(factory.bare_record()).of("registers", "fast", "mission").why == "not recorded for sm_90a"
+    assert Readings(factory.bare_record(facts=[refused])).of("registers", Case("fast", "mission")).why == "no cubin"
+    assert Readings(factory.bare_record()).of("registers", Case("fast", "mission")).why == "not recorded for sm_90a"
 
 
 def test_of_a_variants_kernels_the_worst_is_read() -> None:
@@ -227,5 +228,5 @@ def test_of_a_variants_kernels_the_worst_is_read() -> None:
         for kernel, value in zip("ab", pair, strict=True)
     ]
     recorded = Readings(factory.bare_record(facts=facts))
-    assert recorded.of("registers", "fast", "mission").value == 99
-    assert recorded.of("theoretical_occupancy", "fast", "mission").value == 25, "the least of what is better high"
+    assert recorded.of("registers", Case("fast", "mission")).value == 99
+    assert recorded.of("theoretical_occupancy", Case("fast", "mission")).value == 25, "the least of what is better high"

@@ -51,7 +51,7 @@ def on_gpus(*shapes: str) -> tuple[SharingGpu, ...]:
 def test_a_row_compares_the_fastest_variant_and_reference_of_all_names() -> None:
     made = row(times(cudnn=9.0, cudnn_general=10.0))
     assert made.name == "mission = twin"
-    assert {name: shape.name for name, shape in made.cases.items()} == {
+    assert {name: case.shape for name, case in made.cases.items()} == {
         "slow": "mission",
         "cudnn": "mission",
         "best": "twin",
@@ -125,7 +125,7 @@ def test_of_one_variant_on_two_names_the_faster_case_counts() -> None:
         for name, shape, us in (("slow", "alike", 3.0), ("cudnn", "mission", 2.0))
     ]
     made = row(factory.record(r.suite, faster))
-    assert (made.cases["slow"].name, made.cases["cudnn"].name) == ("alike", "mission")
+    assert (made.cases["slow"].shape, made.cases["cudnn"].shape) == ("alike", "mission")
     assert list(made.times) == ["cudnn", "slow"] and "best" not in made.cases
 
 

@@ -112,7 +112,7 @@ def _overview(book: Book) -> int:
         for row in section.rows:
             cells = dict(zip(keys, row.cells, strict=True))
             name = cells["variant"].text
-            time = book.answers.time(Case(name, section.row.cases[name].name))
+            time = book.answers.time(section.row.cases[name])
             over = {"over-parent": "parent", "over-reference": "reference", "over-baseline": "baseline"}
             for key, role in over.items():
                 ratio = {str(r): speedup for r, speedup in time.over.items()}.get(role)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from flashcore.explain.limiter import time_parts
+from flashcore.model.case import Case
 from flashcore.model.record import Facts, Record
 from flashcore.report.case_view import SPEED_OF_LIGHT, CaseView
 from flashcore.report.cells import Cell
@@ -45,7 +46,7 @@ def test_what_is_unmeasured_says_so_and_shares_are_those_of_the_limiters() -> No
     assert drawn["Compute"].share is None and "unmeasured: no reason given" in drawn["Compute"].title
     assert all(bar.text == "unmeasured" for bar in drawn.values() if bar.share is None)
     assert drawn["tensor pipe"].share == 20.0 and drawn["FMA pipe"].share is None
-    parts = time_parts(book_of(record).readings, "fast", "mission")
+    parts = time_parts(book_of(record).readings, Case("fast", "mission"))
     for kind, name in (("l2", "L2"), ("shared", "shared memory")):  # ncu's time is that beside the launch
         assert parts.share(kind) == pytest.approx((drawn[name].share or 0) * (100 - parts.share("launch")) / 100)
     without = dataclasses.replace(record, facts=Facts([f for f in record.facts if f.source != "ncu"]))

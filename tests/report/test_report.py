@@ -302,7 +302,7 @@ def limited(value: float, maximum: float) -> Record:
 
 def test_a_variants_page_gives_the_advice_on_its_case(tmp_path: Path) -> None:
     page = Page(render(limited(124.0, 128.0), tmp_path / "r")["variant/fast.html"]).words
-    first = advice(book_of(limited(124.0, 128.0)).readings, "fast", "mission")[0]
+    first = advice(book_of(limited(124.0, 128.0)).readings, Case("fast", "mission"))[0]
     change, _, how = first.action.partition(":")
     assert f"Next step {change} :{how}; {first.at_most} . ({first.values})" in page
     assert (

@@ -58,7 +58,7 @@ def as_json(record: Record, **more: Any) -> str:
         rows.append({"case": str(o.case), "stage": o.stage, "status": o.status, "why": o.reason})
         if o.stage == "bench":
             shape = record.suite.shapes[o.shape]
-            time = readings.of(shape.time, o.variant, o.shape)
+            time = readings.of(shape.time, o.case)
             rows.append({"case": str(o.case), "mode": shape.rank_by, "us": time.value, "us_reason": time.why or None})
     return output.document(**more | {"run": record.id, "gpu": record.gpu, "cases": rows})
 

@@ -121,4 +121,4 @@ def _advice(record: Record, arguments: argparse.Namespace) -> Iterator[Advice]:
         timed = [name for name in row.times if name not in row.references]
         for name in timed[:1] if fastest else [n for n in row.cases if n in variants]:
             for arch in archs or (None,):
-                yield from advice(readings, name, row.cases[name].name, arch)
+                yield from advice(readings, row.cases[name], arch)

@@ -6,7 +6,6 @@ from flashcore.cli.grid import cell, grid
 from flashcore.explain.answer import duration
 from flashcore.explain.readings import Readings
 from flashcore.explain.rows import Row
-from flashcore.model.case import Case
 from flashcore.model.record import CaseOutcome, CaseSubject, Record, Subject
 from flashcore.model.suite import Stage
 from flashcore.model.text import fixed
@@ -29,10 +28,10 @@ def ladder(record: Record) -> str:
     for row in (Row(readings, s) for s in suite.rows(s for s in suite.shapes.values() if "bench" in s.stages)):
         lines: list[list[str]] = []
         for name in dict.fromkeys((*row.times, *sorted(row.cases))):
-            subject = CaseSubject(Case(name, row.cases[name].name))
+            subject = CaseSubject(row.cases[name])
             if facts.get(row.shape.time, subject) is not None:
                 label = f"{subject.case if row.shapes[1:] else name}" + " (library)" * suite.variants[name].is_reference
-                time = duration(row, Case(name, row.cases[name].name))
+                time = duration(row, subject.case)
                 label += f" ({time.first_round})" if time.first_round else ""
                 over = [x and x.value for x in (time.over.get("baseline"), time.over.get("reference"))]
                 tflops = cell(facts.get("tflops", subject))

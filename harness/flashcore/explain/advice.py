@@ -129,7 +129,7 @@ def as_data(advice: Advice) -> dict[str, Any]:
 
 
 @per_readings
-def advice(readings: Readings, variant: str, shape: str, arch: str | None = None) -> tuple[Advice, ...]:
+def advice(readings: Readings, case: Case, arch: str | None = None) -> tuple[Advice, ...]:
     """Returns the advice on a case, in :func:`order`; none on a reference, on a shape that is only checked, and on
     kernels that measure roofs.
 
@@ -137,17 +137,17 @@ def advice(readings: Readings, variant: str, shape: str, arch: str | None = None
         arch: the arch of the static facts; by default the measured or usual one, the only one with counters.
     """
     results: dict[tuple[str, object], Advice] = {}
-    if not (is_timed(readings.record.suite.shapes[shape]) or time_parts(readings, variant, shape).timed):
+    if not (is_timed(readings.record.suite.shapes[case.shape]) or time_parts(readings, case).timed):
         return ()
-    for item in _every(readings, variant, shape, arch):
+    for item in _every(readings, case, arch):
         results.setdefault((item.rule, item.evidence), item)  # kernels with equal evidence give one item
     return tuple(sorted(results.values(), key=order))
 
 
-def unadvised(readings: Readings, variant: str, shape: str) -> Part | None:
+def unadvised(readings: Readings, case: Case) -> Part | None:
     """The part of which the most lies above the floor, if no advice can remove some of it."""
-    part, removes = time_parts(readings, variant, shape).next, {rule.id: rule.removes for rule in rules()}
-    return None if part and any(part.kind in removes[x.rule] for x in advice(readings, variant, shape)) else part
+    part, removes = time_parts(readings, case).next, {rule.id: rule.removes for rule in rules()}
+    return None if part and any(part.kind in removes[x.rule] for x in advice(readings, case)) else part
 
 
 def is_timed(shape: Shape) -> bool:
@@ -161,26 +161,25 @@ def order(item: Advice) -> tuple[bool, float]:
     return item.effect or gain < MUCH, -gain
 
 
-def _every(readings: Readings, variant: str, shape: str, arch: str | None) -> Iterator[Advice]:
+def _every(readings: Readings, case: Case, arch: str | None) -> Iterator[Advice]:
     """The advice on each kernel of a case."""
     record = readings.record
-    if record.suite.variants[variant].is_reference or record.suite.name == ROOFS_SUITE:
+    if record.suite.variants[case.variant].is_reference or record.suite.name == ROOFS_SUITE:
         return
     arch = arch or readings.arch
     measured = readings.arch is None or arch is None or same_hardware(arch, readings.arch)
-    time = time_parts(readings, variant, shape)
+    time = time_parts(readings, case)
     unbounded = "its part of the time was not counted" if time.timed else UNTIMED
     kernels: dict[str | None, dict[str, Fact]] = {}
     counters: dict[str, Fact] = {}
-    for fact in record.facts.of(variant):
+    for fact in record.facts.of(case.variant):
         s = fact.subject
-        if fact.value is None or s.shape not in (None, shape):
+        if fact.value is None or s.shape not in (None, case.shape):
             continue
         if s.arch is not None and s.arch == arch and s.kernel:
             kernels.setdefault(s.kernel, {})[fact.name] = fact
         elif s.arch is None and s.kernel is None and (measured or fact.name.startswith("formula_")):
             counters[fact.name] = fact
-    case = Case(variant, shape)
     for kernel, static in (kernels or {None: {}}).items():
         subject = CaseSubject(case, kernel, arch=arch if kernel else None)
         facts = counters | static
@@ -329,19 +328,19 @@ def for_fact(readings: Readings, fact: str, subject: Subject) -> Advice | None:
     """
     variant = readings.record.suite.variants.get(subject.variant)
     shapes = [s.name for s in readings.record.suite.shapes.values() if variant and variant.runs_on(s)]
-    counted = (s for s in shapes if readings.of("ncu_duration", subject.variant, s).value)
+    counted = (s for s in shapes if readings.of("ncu_duration", Case(subject.variant, s)).value)
     shape = subject.shape or next(counted, next(iter(shapes), None))
     if variant is None or shape is None:
         return None
-    by_fact = _by_fact(readings, variant.name, shape, subject.arch)
+    by_fact = _by_fact(readings, Case(variant.name, shape), subject.arch)
     return by_fact.get((subject.kernel, fact)) or by_fact.get((None, fact))
 
 
 @per_readings
-def _by_fact(readings: Readings, variant: str, shape: str, arch: str | None) -> dict[tuple[str | None, str], Advice]:
+def _by_fact(readings: Readings, case: Case, arch: str | None) -> dict[tuple[str | None, str], Advice]:
     """The first advice on a case by kernel and fact: a case may have thousands of kernels."""
     items: dict[tuple[str | None, str], Advice] = {}
-    for item in sorted(_every(readings, variant, shape, arch), key=order):
+    for item in sorted(_every(readings, case, arch), key=order):
         for name, *_ in item.evidence:
             items.setdefault((item.subject.kernel, name), item)
     return items

@@ -166,16 +166,16 @@ class Answers:
         self.of = cache(self._answer)
 
     def _answer(self, case: Case) -> Answer:
-        at, readings = (case.variant, case.shape), self.readings
-        parts, budgets = time_parts(readings, *at), self.budgets(case.variant)
+        readings = self.readings
+        parts, budgets = time_parts(readings, case), self.budgets(case.variant)
         return Answer(
             case,
             self.correct(case),
             self.time(case),
             parts,
             None if parts.limiter else readings.record.missing(case, "profile" if parts.timed else "bench"),
-            advice(readings, *at),
-            unadvised(readings, *at),
+            advice(readings, case),
+            unadvised(readings, case),
             budgets,
             self._nearest(budgets, case.shape),
         )
@@ -195,7 +195,7 @@ def _correctness(readings: Readings, case: Case) -> Correctness:
     fresh = [o for o in record.outcomes if o.variant == variant and o.stage == "check" and o.case not in record.stale]
 
     def size(outcome: CaseOutcome) -> float:
-        return readings.of("formula_flop", variant, outcome.shape).value or inf
+        return readings.of("formula_flop", outcome.case).value or inf
 
     wrong = sorted((o for o in fresh if o.status == "failed"), key=size)
     correct = sum(o.status == "ok" for o in fresh)
@@ -213,7 +213,7 @@ def duration(row: Row, case: Case) -> Duration:
     """A case's time and its comparisons in its row of identical shapes."""
     readings, record, variant = row.readings, row.readings.record, case.variant
     shape = record.suite.shapes[case.shape]
-    taken = readings.time(shape.time, variant, shape.name)
+    taken = readings.time(shape.time, case)
     declared = record.suite.variants.get(variant)
     names: dict[Role, str | None] = {
         "parent": declared.parent if declared else None,
@@ -227,14 +227,10 @@ def duration(row: Row, case: Case) -> Duration:
         shape.rank_by,
         taken.us,
         () if taken.us is None else taken.samples,
-        readings.levels(shape.time, variant, shape.name),
-        readings.first_round(shape.time, variant, shape.name),
-        readings.gap(variant, shape.name),
-        {
-            m: us
-            for m in TIMING_MODES
-            if m != shape.rank_by and (us := readings.of(f"{m}_p50", variant, shape.name).value)
-        },
+        readings.levels(shape.time, case),
+        readings.first_round(shape.time, case),
+        readings.gap(case),
+        {m: us for m in TIMING_MODES if m != shape.rank_by and (us := readings.of(f"{m}_p50", case).value)},
         over,
         others,
         {role: pair for role, name in others.items() if (pair := row.pair(variant, name))},

@@ -15,6 +15,7 @@ from flashcore.explain.predictions import JudgedPrediction, PredictionOutcome, o
 from flashcore.explain.readings import Reading
 from flashcore.explain.rows import Row
 from flashcore.explain.times import Speedup
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.groups import grouped
 from flashcore.model.intervals import NOISE
@@ -122,7 +123,7 @@ def ladder(row: Row) -> Ladder:
         row,
         tuple(steps.values()),
         tuple(steps[n] for n in names),
-        row.readings.gap(best.name, row.cases[best.name].name) if best else None,
+        row.readings.gap(row.cases[best.name]) if best else None,
     )
 
 
@@ -149,28 +150,28 @@ def _path(record: Record, best: Variant, timed: set[str]) -> list[str]:
 
 
 def _step(row: Row, variant: Variant, on_path: bool) -> Step:
-    readings, at = row.readings, row.cases[variant.name]
-    shape = at.name
+    readings, case, time = row.readings, row.cases[variant.name], row.shape.time
+    parent = Case(variant.parent or "", case.shape)
 
     def pair(fact: str) -> tuple[Reading, Reading]:
-        return readings.of(fact, variant.parent, shape), readings.of(fact, variant.name, shape)
+        return readings.of(fact, parent), readings.of(fact, case)
 
-    before, after = pair(at.time)
+    before, after = pair(time)
     step = Step(
         variant=variant,
         parent=variant.parent,
-        time=at.time,
+        time=time,
         before=before,
         after=after,
         speedup=row.over(variant.name, variant.parent),
-        judged=tuple(outcomes(readings, variant, shape)),
+        judged=tuple(outcomes(readings, variant, case.shape)),
         moved=tuple(Moved(name, *pair(name)) for name in COUNTERS),
-        limiter=time_parts(readings, variant.name, shape).text,
+        limiter=time_parts(readings, case).text,
         outcome="unmeasured",
         finding="",
         on_path=on_path,
     )
-    outcome, finding = _finding(step, time_parts(readings, variant.parent, shape).text)
+    outcome, finding = _finding(step, time_parts(readings, parent).text)
     if variant.also and step.speedup is not None:
         finding += f"; more than one change: {variant.also}"
     return replace(step, outcome=outcome, finding=finding)

@@ -15,6 +15,7 @@ from math import ceil
 from flashcore.explain import roofline
 from flashcore.explain.readings import Readings, per_readings
 from flashcore.explain.resources import CaseReader, Part
+from flashcore.model.case import Case
 from flashcore.model.catalogue import PHASE_SHARE
 from flashcore.model.causes import Sampled
 from flashcore.model.record import Fact, Record, Subject
@@ -142,12 +143,12 @@ class TimeParts:
 
 
 @per_readings
-def time_parts(readings: Readings, name: str | None, shape: str) -> TimeParts:
+def time_parts(readings: Readings, case: Case) -> TimeParts:
     """The parts of a variant's time at a shape, which must be the suite's."""
-    variant = readings.record.suite.variants.get(name or "")
+    variant = readings.record.suite.variants.get(case.variant)
     if variant is None:
         return TimeParts((Part(UNATTRIBUTED, UNATTRIBUTED, 100.0, "nothing was timed"),), (), False)
-    return _Division(CaseReader(readings, variant, readings.record.suite.shapes[shape])).result()
+    return _Division(CaseReader(readings, variant, readings.record.suite.shapes[case.shape])).result()
 
 
 class _Division:
@@ -200,7 +201,7 @@ class _Division:
             "smaller waits, and uncounted work" if fits else f"waits take {percentage(total)}, and overlap the resource"
         )
         self.parts.append(Part(UNATTRIBUTED, UNATTRIBUTED, self.room, rest if timed else "nothing was timed"))
-        gap = case.readings.gap(case.variant.name, case.shape.name)
+        gap = case.readings.gap(case.subject.case)
         return TimeParts(
             tuple(self.parts),
             tuple(sorted((replace(p, overlaps=True) for p in meanwhile if p.share >= WORTH), key=lambda p: -p.share)),
@@ -303,8 +304,9 @@ def remedies(readings: Readings, shape: str) -> dict[str, list[Remedy]]:
     at = suite.shapes[shape]
     by_kind: dict[str, list[Remedy]] = {}
     for variant in (v for v in suite.variants.values() if v.parent in suite.variants and v.runs_on(at)):
-        before, after = (time_parts(readings, name, shape) for name in (variant.parent, variant.name))
-        speedup = readings.speedup(at.time, variant.name, variant.parent, shape)
+        case, parent = (Case(name or "", shape) for name in (variant.name, variant.parent))
+        before, after = time_parts(readings, parent), time_parts(readings, case)
+        speedup = readings.speedup(at.time, case, parent)
         if speedup is None or speedup[0] <= 1:
             continue
         for x in before.limiters:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from flashcore.chips import devices
 from flashcore.explain.readings import Reading, Readings
+from flashcore.model.case import Case
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
 from flashcore.model.causes import WorstInput
 from flashcore.model.suite import Prediction, Variant
@@ -72,7 +73,8 @@ def predicted_share(variant: Variant, phase: str, shape: str | None) -> Predicti
 
 def outcome_of(readings: Readings, p: Prediction, variant: Variant, shape: str) -> JudgedPrediction:
     """The outcome of one prediction of a variant at that shape."""
-    before, after = readings.of(p.fact, variant.parent, shape), readings.of(p.fact, variant.name, shape)
+    parent, case = Case(variant.parent or "", shape), Case(variant.name, shape)
+    before, after = readings.of(p.fact, parent), readings.of(p.fact, case)
     gpu = readings.record.gpu
     foreign = p.device is not None and not devices.is_called(gpu, p.device)
     scale, predicted = _scale(p)
@@ -104,7 +106,7 @@ def outcome_of(readings: Readings, p: Prediction, variant: Variant, shape: str) 
     if _of_hard_inputs(before) or _of_hard_inputs(after):
         return judged(None, "elsewhere", f"not comparable: {before.note} → {after.note}")
     if scale == "ratio":
-        speedup = readings.speedup(p.fact, variant.name, variant.parent, shape)
+        speedup = readings.speedup(p.fact, case, parent)
         if speedup is None:
             return judged(None, "unmeasured", "unmeasured: no ratio with a value of 0")
         measured = 1 / speedup.value

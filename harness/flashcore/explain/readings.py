@@ -72,61 +72,55 @@ class Readings:
         """The bounds and gaps of each case with formulas."""
         return {bounds.subject: bounds for bounds in case_bounds(self.record)}
 
-    def gap(self, variant: str, shape: str) -> Gap | None:
+    def gap(self, case: Case) -> Gap | None:
         """The gap of the case's time that ranks, if it was measured and a floor is known."""
-        bounds = self.bounds.get(CaseSubject(Case(variant, shape)))
-        return bounds.gap(self.record.suite.shapes[shape].time) if bounds else None
+        bounds = self.bounds.get(CaseSubject(case))
+        return bounds.gap(self.record.suite.shapes[case.shape].time) if bounds else None
 
     def static(self, name: str, variant: str, shape: str | None, arch: str | None) -> list[Fact]:
         """The static facts of that name of every kernel, at ``shape`` if they depend on the launch plan."""
         facts = self._static.get((variant, arch or "", name), {}).values()
         return [f for f in facts if f.subject.shape in (None, shape)]
 
-    def of(self, name: str, variant: str | None, shape: str) -> Reading:
+    def of(self, name: str, case: Case) -> Reading:
         """The reading of a fact of a case; a static fact's is that of the variant."""
-        if variant is None:
+        if not case.variant:
             return Reading(None, "it has no parent")
-        if variant not in self.record.suite.variants:
-            return Reading(None, f"no variant {variant}")
+        if case.variant not in self.record.suite.variants:
+            return Reading(None, f"no variant {case.variant}")
         spec = FACTS.get(name)
         if spec is not None and spec.group == "static":
-            facts = self.static(name, variant, shape, self.arch)
+            facts = self.static(name, case.variant, case.shape, self.arch)
             if worst := extreme(name, facts):
                 return Reading(worst.number)
             return Reading(None, unmeasured(facts) or f"not recorded for {self.arch or 'any arch'}")
-        subject = CaseSubject(Case(variant, shape))
-        fact = self.record.facts.get(name, subject)
+        fact = self.record.facts.get(name, CaseSubject(case))
         if fact is None or fact.number is None:
-            stale = self.record.stale.get(subject.case)
+            stale = self.record.stale.get(case)
             return Reading(None, cause_text(stale) or (fact.note if fact else "") or "not recorded")
         return Reading(fact.number, detail=fact.detail)
 
-    def speedup(
-        self, time: str, variant: str, other: str | None, shape: str, of_shape: str | None = None
-    ) -> Speedup | None:
-        """The speedup of a variant over another by a time (``isolated_p50``), by :mod:`flashcore.explain.times`.
+    def speedup(self, time: str, case: Case, other: Case) -> Speedup | None:
+        """The speedup of a case over another on an identical shape by a time (``isolated_p50``), by
+        :mod:`flashcore.explain.times`."""
+        return times.speedup(self.time(time, other), self.time(time, case))
 
-        Args:
-            of_shape: the other variant's shape, by default ``shape``. It must be identical.
-        """
-        return times.speedup(self.time(time, other, of_shape or shape), self.time(time, variant, shape))
-
-    def levels(self, time: str, variant: str, shape: str) -> str:
+    def levels(self, time: str, case: Case) -> str:
         """The two levels of a bimodal time in words; empty for any other."""
-        levels = intervals.levels(self.time(time, variant, shape).samples)
+        levels = intervals.levels(self.time(time, case).samples)
         return levels.text if levels else ""
 
-    def first_round(self, time: str, variant: str, shape: str) -> str:
+    def first_round(self, time: str, case: Case) -> str:
         """The number of samples in words of a time that was taken no further after a first round; else empty."""
-        fact = self.record.facts.get(f"{time.removesuffix('_p50')}_samples", CaseSubject(Case(variant, shape)))
+        fact = self.record.facts.get(f"{time.removesuffix('_p50')}_samples", CaseSubject(case))
         return f"{fact.value} samples" if fact and isinstance(fact.detail, FirstRound) else ""
 
-    def time(self, fact: str, variant: str | None, shape: str) -> Time:
+    def time(self, fact: str, case: Case) -> Time:
         """A time by its fact: a median with its samples, or another figure, which has none."""
-        subject, mode = CaseSubject(Case(variant or "", shape)), fact.removesuffix("_p50")
+        subject, mode = CaseSubject(case), fact.removesuffix("_p50")
         if mode != fact:
             return self.record.time(subject, mode)
-        return Time(subject, mode, self.of(fact, variant, shape).value)
+        return Time(subject, mode, self.of(fact, case).value)
 
 
 def per_readings(

@@ -80,7 +80,7 @@ class CaseReader:
         self.subject = CaseSubject(Case(variant.name, shape.name))
 
     def __call__(self, name: str) -> float | None:
-        return self.readings.of(name, self.variant.name, self.shape.name).value
+        return self.readings.of(name, self.subject.case).value
 
     @cached_property
     def uses(self) -> Mapping[str, Part]:

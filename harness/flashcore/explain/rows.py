@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import product
 from math import inf
 
 from flashcore.explain.readings import Readings
@@ -39,20 +40,20 @@ class Row:
         return " = ".join(s.name for s in self.shapes)
 
     @cached_property
-    def cases(self) -> Mapping[str, Shape]:
-        """Each variant's shape; of several, the one on which it is fastest."""
+    def cases(self) -> Mapping[str, Case]:
+        """Each variant's case; of several, the one on which it is fastest."""
         variants = self.readings.record.suite.variants.values()
-        places = ((v.name, [s for s in self.shapes if v.runs_on(s)]) for v in variants)
-        return {name: min(shapes, key=lambda s: self._time(name, s)) for name, shapes in places if shapes}
+        places = ((v.name, [Case(v.name, s.name) for s in self.shapes if v.runs_on(s)]) for v in variants)
+        return {name: min(cases, key=self._time) for name, cases in places if cases}
 
     @cached_property
     def times(self) -> Mapping[str, float]:
         """The ranking times of the timed variants in µs, fastest first."""
-        times = sorted((self._time(name, shape), name) for name, shape in self.cases.items())
+        times = sorted((self._time(case), name) for name, case in self.cases.items())
         return {name: time for time, name in times if time < inf}
 
-    def _time(self, variant: str, shape: Shape) -> float:
-        time = self.readings.of(self.shape.time, variant, shape.name).value or 0
+    def _time(self, case: Case) -> float:
+        time = self.readings.of(self.shape.time, case).value or 0
         return time if time > 0 else inf
 
     @cached_property
@@ -78,35 +79,24 @@ class Row:
 
     def over(self, variant: str, other: str | None) -> Speedup | None:
         """The speedup of a variant over another of the row; ``None`` unless both were timed."""
-        if (shapes := self.compared(variant, other)) is None:
-            return None
-        return self.readings.speedup(self.shape.time, variant, other, shapes[0].name, shapes[1].name)
+        pair = self.pair(variant, other)
+        return self.readings.speedup(self.shape.time, *pair) if pair else None
 
     def pair(self, variant: str, other: str | None) -> tuple[Case, Case] | None:
-        """The two cases that :meth:`over` compares."""
-        shapes = self.compared(variant, other)
-        return (Case(variant, shapes[0].name), Case(other or "", shapes[1].name)) if shapes else None
-
-    def compared(self, variant: str, other: str | None) -> tuple[Shape, Shape] | None:
-        """The shapes of the two cases that are compared: as fast ones whose ratio has an interval, else the fastest."""
+        """The two cases that :meth:`over` compares: as fast ones whose ratio has an interval, else the fastest."""
         if other is None or variant not in self.cases or other not in self.cases:
             return None
         return self._alternate(variant, other) or (self.cases[variant], self.cases[other])
 
-    def _alternate(self, variant: str, other: str) -> tuple[Shape, Shape] | None:
-        """The shapes of two of their cases that were timed alternately."""
-        time, name = self.readings.time, self.shape.time
-        pairs = ((at, of) for at in self._as_fast(variant) for of in self._as_fast(other))
-        alternate = (
-            (at, of)
-            for at, of in pairs
-            if no_interval(time(name, variant, at.name), time(name, other, of.name)) is None
-        )
-        return next(alternate, None)
+    def _alternate(self, variant: str, other: str) -> tuple[Case, Case] | None:
+        """Two of their cases that were timed alternately."""
+        time = partial(self.readings.time, self.shape.time)
+        pairs = product(self._as_fast(variant), self._as_fast(other))
+        return next((pair for pair in pairs if no_interval(*map(time, pair)) is None), None)
 
-    def _as_fast(self, variant: str) -> Iterator[Shape]:
-        """The shapes on which a variant is as fast as on its fastest, which comes first."""
-        times = {s.name: self._time(variant, s) for s in self.shapes}
-        least = times[self.cases[variant].name]
-        shapes = sorted(self.shapes, key=lambda s: times[s.name])
-        return (s for s in shapes if times[s.name] < inf and times[s.name] <= AS_FAST * least)
+    def _as_fast(self, variant: str) -> Iterator[Case]:
+        """The cases on which a variant is as fast as on its fastest, which comes first."""
+        times = {case: self._time(case) for case in (Case(variant, s.name) for s in self.shapes)}
+        least = times[self.cases[variant]]
+        cases = sorted(times, key=lambda case: times[case])
+        return (case for case in cases if times[case] < inf and times[case] <= AS_FAST * least)

@@ -48,7 +48,7 @@ class RooflineSection:
             return "", "", ""
         unit = "useful TFLOP/s" if p.counted == USEFUL else "TFLOP/s by counters"
         rate = f"{significant(p.tflops)} {unit} in {significant(p.time_us)} µs, {p.mode}"
-        limiter = time_parts(self.book.readings, p.subject.variant, p.subject.shape or "").text
+        limiter = time_parts(self.book.readings, p.subject.case).text
         words = (
             rate,
             share_text(p),

@@ -147,7 +147,8 @@ class Book:
 
     def cases(self, row: Row) -> list[ShownCase]:
         """The cases of a row."""
-        return [ShownCase(self, self.record.suite.variants[name], shape) for name, shape in row.cases.items()]
+        shapes, variants = {s.name: s for s in row.shapes}, self.record.suite.variants
+        return [ShownCase(self, variants[name], shapes[case.shape]) for name, case in row.cases.items()]
 
     def _listings(self, subject: CaseSubject) -> list[tuple[Listing, list[heat.Line]]]:
         return [(x, heat.in_order(x)) for x in self.record.listings if x.subject.case == subject.case]
@@ -263,7 +264,7 @@ class ShownCase:
     @property
     def parts(self) -> TimeParts:
         """What takes its time."""
-        return time_parts(self.book.readings, self.variant.name, self.shape.name)
+        return time_parts(self.book.readings, self.subject.case)
 
     @cached_property
     def parent(self) -> ShownCase | None:

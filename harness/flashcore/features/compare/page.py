@@ -227,7 +227,8 @@ class _Pairs:
         runs = [s for s in shared if side.variant.runs_on(s)]
         counted = (s for s in runs if side.record.facts.get("ncu_duration", side.at(s)))
         usual = row.cases.get(side.variant.name) if side.current else None
-        return next(counted, usual if usual in runs else next(iter(runs), None))
+        fastest = (s for s in runs if usual and s.name == usual.shape)
+        return next(counted, next(fastest, next(iter(runs), None)))
 
     def _time(self, i: int, shape: Shape, row: Row) -> float:
         facts, subject = self.sides[i].record.facts, self.sides[i].at(shape)
@@ -255,7 +256,7 @@ class _Pairs:
         subject = side.at(shape)
         facts = [side.record.facts.get(name, subject) for name in self.counters]
         phases = phase_shares(side.record, subject)
-        limits = time_parts(side.readings, side.variant.name, subject.shape or "")
+        limits = time_parts(side.readings, subject.case)
         return {
             "c": [
                 None if f is None or f.number is None else " ".join(quantity(f.number, f.unit)).strip() for f in facts
@@ -267,10 +268,9 @@ class _Pairs:
     def _pair(self, row: Row, i: int, j: int, shapes: Mapping[int, Shape]) -> dict[str, Any]:
         """The sentence, the times, what contradicts, and the counters that differ, the largest difference first."""
         focus, against = self.sides[i], self.sides[j]
-        taken = (shapes[i], shapes[j])
-        if focus.current and against.current:
-            taken = row.compared(focus.variant.name, against.variant.name) or taken
-        after, before = focus.at(taken[0]), against.at(taken[1])
+        after, before = focus.at(shapes[i]), against.at(shapes[j])
+        if focus.current and against.current and (pair := row.pair(focus.variant.name, against.variant.name)):
+            after, before = map(CaseSubject, pair)
         across = not against.current
         incomparable = self.incomparable if across else ""
         of = compare_records.case(against.record, before, focus.record, after, with_counters=False)

@@ -87,7 +87,7 @@ def counters(function: Callable[..., Any], *args: Any, **kwargs: Any) -> DataFra
     """
     call = _counted(function, args, kwargs)
     record = record_of_call(store.new_id(), call.case, call.rows, call.facts)
-    limits = time_parts(Readings(record), call.case.variant, call.case.shape).short
+    limits = time_parts(Readings(record), call.case).short
     time = record.facts.number("ncu_duration", CaseSubject(call.case))
     took = f"{fixed(time / 1e3, 2)} µs" if time else "no time"
     print(

@@ -11,6 +11,7 @@ from flashcore.cli.grid import grid
 from flashcore.explain.limiter import time_parts
 from flashcore.explain.readings import Readings
 from flashcore.features.reports import traces
+from flashcore.model.case import Case
 from flashcore.model.groups import grouped, picked
 from flashcore.model.record import Record
 from flashcore.model.text import UNMEASURED, fixed, number
@@ -56,7 +57,7 @@ def rows(readings: Readings) -> list[KernelRow]:
     for (variant, name), shapes in grouped(((variant, name), shape) for variant, shape, name in times).items():
         shape = max(shapes, key=lambda s: (s > "", times[variant, s, name][1] or 0))
         launches, us = zip(*(times[variant, s, name] for s in shapes), strict=True)
-        limited_by = time_parts(readings, variant, shape).short or None
+        limited_by = time_parts(readings, Case(variant, shape)).short or None
         results.append(KernelRow(name, sum(launches), *_share(us, total), variant, shape, limited_by))
     return sorted(results, key=lambda row: -(row.us or 0))
 

@@ -8,6 +8,7 @@ from typing import Any
 from flashcore.explain.advice import advice
 from flashcore.explain.limiter import time_parts
 from flashcore.features.reports import kernels, traces
+from flashcore.model.case import Case
 from flashcore.model.suite import ImportedKernel
 from flashcore.model.text import fixed
 from flashcore.report.cells import Cell, missing, number_cell, whole_cell
@@ -25,7 +26,7 @@ def page(book: Book) -> Page[dict[str, Any]] | None:
     rows = kernels.rows(book.readings) if imported and (surveyed or not suite.notes) else ()
     if not rows:
         return None
-    case = (book.readings, rows[0].variant, rows[0].shape)
+    case = (book.readings, Case(rows[0].variant, rows[0].shape))
     steps, time = (advice(*case), time_parts(*case)) if rows[0].variant else ((), None)
     kernel = suite.variants.get(rows[0].variant)
     alone = kernel and sum(map(kernel.runs_on, suite.shapes.values())) == 1  # its gain is that of all its launches
