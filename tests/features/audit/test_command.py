@@ -66,6 +66,38 @@ def test_any_file_name_can_be_recorded(tmp_path: Path) -> None:
     assert main(["audit", str(tmp_path), "--keep", "--profiles", str(tmp_path / "profiles")]) == Exit.OK
 
 
+@pytest.mark.parametrize(
+    ("pattern", "files"),
+    [
+        ("build/*.cubin", 1),
+        ("build/**/*.cubin", 3),
+        ("build/**", 3),
+        ("build/**/", 3),
+        ("**/x*", 2),
+        ("build/*/*.cubin", 1),
+        ("build/x/y/deep.cubin", 1),
+    ],
+)
+def test_two_stars_match_folders_of_any_depth_and_count_each_file_once(
+    pattern: str, files: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("top", "x/mid", "x/y/deep"):
+        file = Path(f"build/{name}.cubin")
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(CUBINS["sm_80"])
+    Path("flashcore.toml").write_text(f'[audit]\nfiles = ["{pattern}"]\n')
+    for words in ([pattern], []):
+        assert main(["audit", *words, "--top", "1"]) == Exit.OK
+        assert f"{5 * files} kernels in {files} file" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("option", ["--top=0", "--top=-1", "--block=0", "--block=-32"])
+def test_an_option_out_of_its_range_is_refused(option: str, binary: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", str(binary), option]) == Exit.USAGE
+    assert "expected a number above 0" in capsys.readouterr().err
+
+
 def test_what_is_unmeasured_has_its_cause_below_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "called.cubin"
     file.write_bytes(sample("spills_recursive"))
@@ -117,7 +149,7 @@ def test_the_gate_requires_machine_code_for_gpus(
     assert main(["gate", run, "--budgets", str(tmp_path / "budgets.toml")]) == code
 
 
-@pytest.mark.parametrize(("block", "pct"), [(256, 100.0), (96, 98.4375), (1024, 100.0), (1025, None), (0, None)])
+@pytest.mark.parametrize(("block", "pct"), [(256, 100.0), (96, 98.4375), (1024, 100.0), (1025, None)])
 def test_occupancy_is_for_the_block_size(
     block: int, pct: float | None, binary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

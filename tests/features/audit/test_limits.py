@@ -228,6 +228,14 @@ def test_saving_takes_improvements_over() -> None:
     assert "pkg sm_80 spills * spill_store_bytes 56" in Path("audit.txt").read_text()
 
 
+@pytest.mark.parametrize(("registers", "code"), [(8, Exit.FAILED), (32, Exit.OK)])
+def test_one_baseline_is_compared_with_while_another_is_written(registers: int, code: Exit) -> None:
+    line = "pkg sm_80,sm_90a spills * registers"
+    baseline(f"{line} 32", f"{line} {registers}")
+    assert main(["audit", FILE, "--baseline", "audit.txt", "--save-baseline", "new.txt"]) == code
+    assert f"{line} 32" in Path("new.txt").read_text() and f"{line} {registers}" in Path("audit.txt").read_text()
+
+
 @pytest.mark.parametrize("place", ["pkg sm_80 gone", "pkg sm_100 spills", "lib sm_80 spills"])
 def test_a_kernel_an_arch_or_a_file_that_vanished_is_unmeasured(place: str, capsys: pytest.CaptureFixture[str]) -> None:
     registers = "pkg sm_80,sm_90a spills * registers"

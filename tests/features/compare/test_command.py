@@ -80,6 +80,7 @@ def test_a_name_means_a_run_then_a_file_then_a_revision(tmp_path: Path, monkeypa
         "HEAD": "revision",
         "lib.so": "compiled files",
         "*/*.cubin": "compiled files",
+        "kernels/**/*.cubin": "compiled files",
         "kernels": "compiled files",
         "step.ncu-rep": "report",
         "raw.csv.gz": "report",

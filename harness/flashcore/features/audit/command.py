@@ -89,12 +89,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    options.require_positive(arguments, "top", "block")
     revision = options.base(arguments)
     gpus = gpus_of(filter(None, arguments.gpus.split(",")))
     renderers = {**formats.FORMATS, **rows.FORMATS}
     outputs = output.parse(arguments.format, [*gate.formats(), "csv"])
     form, decisions = limits.read(_PROJECT)
-    path = None if arguments.save_baseline else arguments.baseline or form.baseline
+    path = arguments.baseline or (None if arguments.save_baseline else form.baseline)
     old = baseline.read(Path(path)) if path else None
     limited = {*form.maximum, *form.minimum, *dict(arguments.maximum + arguments.minimum)}
     limited.update(one.fact for one in (*form.budget, *(old.values if old else ())))
@@ -164,7 +165,7 @@ def _inventory(
 ) -> Inventory:
     """The kernels of the files; CUDA sources are compiled, by the ``commands`` that this adds."""
     begin = time.monotonic()
-    paths = [Path(file) for pattern in patterns for file in sorted(glob(pattern)) or [pattern]]
+    paths = [path for pattern in patterns for path in _matching(pattern)]
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(os.cpu_count()) as compilers:
         compiled = [i for i, path in enumerate(paths) if path.suffix == sources.SUFFIX and path.is_file()]
         commands += (sources.command(paths[i], archs, flags) for i in compiled)
@@ -174,6 +175,12 @@ def _inventory(
         content = inventory(paths, selected, archs, decisions)
     content.seconds = time.monotonic() - begin
     return content
+
+
+def _matching(pattern: str) -> list[Path]:
+    """The paths that match, or the path of this name; not what is in a folder that matches too."""
+    paths = dict.fromkeys(map(Path, sorted(glob(pattern, recursive=True)) or [pattern]))
+    return [path for path in paths if paths.keys().isdisjoint(path.parents)]
 
 
 def table(record: Record, names: str, top: int, each: bool) -> str:

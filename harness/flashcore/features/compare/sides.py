@@ -42,7 +42,7 @@ def kind(name: str, arguments: argparse.Namespace) -> SideKind:
         return "report" if name.removesuffix(".gz").endswith(_REPORTS) else "compiled files"
     if revision.commit_of(name, Path(arguments.suite or "")):
         return "revision"
-    if glob(name):
+    if glob(name, recursive=True):
         return "compiled files"
     newest = ", ".join(run.name for run in runs[:3]) or "none"
     raise UsageError(
