@@ -57,6 +57,15 @@ def test_a_case_selects_its_advice(profiles: list[str], capsys: pytest.CaptureFi
     assert {*cases} == {"fast/mission"}
 
 
+@pytest.mark.parametrize("option", ["--variant=slow", "--shape=long", "--variant=fast"])
+def test_a_case_beside_a_selection_is_refused(
+    option: str, profiles: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", "fast/mission", option, *profiles]) == Exit.USAGE
+    assert "expected a case or --variant/--shape, found both" in capsys.readouterr().err
+    assert main(["explain", option, *profiles]) == Exit.OK
+
+
 def test_advice_on_several_kernels_of_a_case_names_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kernels = ("split_kernel", "split_combine")
     spilled = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from flashcore.pipeline.judging import Rules, baseline_path, judge_record
 from flashcore.records import store
 from tests import factory
 from tests.conftest import ROOT, TOY
+from tests.support.late import optional
 
 
 @pytest.mark.parametrize("declared", ["../secret", "/etc/passwd", "link.txt"])
@@ -59,3 +61,35 @@ def test_a_baseline_of_another_suite_is_refused_before_anything_is_compiled(
     words = ["gate", "--suite", str(TOY), "--baseline", str(other), "--build-dir", str(tmp_path)]
     assert main(words) == Exit.USAGE
     assert "expected a baseline of toy, found one of" in capsys.readouterr().err
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> str:
+    folder = tmp_path / "20260102T030405Z-0001"
+    folder.mkdir()
+    store.write(factory.record(), folder)
+    return str(folder)
+
+
+def test_what_one_more_block_needs_is_part_of_the_json(
+    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["gate", run, "--format", "json"])
+    plain = json.loads(capsys.readouterr().out)
+    code = main(["gate", run, "--what-if", "--format", "json", "--format", f"table={tmp_path / 'table.txt'}"])
+    data = json.loads(capsys.readouterr().out)
+    steps = data.pop("what_if")
+    assert data == plain and code == plain["exit_code"] and any("fast_kernel (sm_90a)" in step for step in steps)
+    main(["gate", run, "--what-if", "--format", f"json={tmp_path / 'gate.json'}"])
+    assert capsys.readouterr().out.splitlines()[-len(steps) :] == steps
+    assert json.loads((tmp_path / "gate.json").read_text())["what_if"] == steps
+    jsonschema = optional("jsonschema")
+    schema = ROOT / "harness" / "flashcore" / "gate" / "gate.schema.json"
+    jsonschema.Draft202012Validator(json.loads(schema.read_text())).validate({**data, "what_if": steps})
+
+
+@pytest.mark.parametrize("form", ["markdown", "junit", "sarif"])
+def test_a_format_without_what_ifs_is_refused_alone(form: str, run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gate", run, "--what-if", "--format", form]) == Exit.USAGE
+    printed = capsys.readouterr()
+    assert "--what-if: expected a table" in printed.err and not printed.out

@@ -59,6 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
         runs, case = arguments.names, ""
     if len(runs) > 1:
         raise UsageError(f"expected a run, and after it a case, VARIANT/SHAPE; found {', '.join(arguments.names)}")
+    if case and (arguments.variants or arguments.shapes):
+        raise UsageError(f"expected a case or --variant/--shape, found both\n  hint: leave out {case}, or the options")
     if arguments.bounds and (arguments.names or arguments.archs):
         raise UsageError("--bounds: expected a suite's variants and shapes, found a run, a case or --arch")
     if not arguments.bounds and (arguments.suite or arguments.device):

@@ -16,6 +16,7 @@ from flashcore.errors import Exit, UsageError
 from flashcore.explain.verdict_note import LaunchOccupancy, what_ifs
 from flashcore.gate import regressions
 from flashcore.gate.formats import FORMATS, Renderer, as_json
+from flashcore.gate.judge import Judgement
 from flashcore.gate.locate import Places
 from flashcore.model.case import Case
 from flashcore.model.groups import grouped
@@ -51,6 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     outputs = output.parse(arguments.format, formats())
+    printed = ("table", None) in outputs
+    if arguments.what_if and not printed and "json" not in dict(outputs):
+        raise UsageError("--what-if: expected a table on standard output, or json, found neither of them in --format")
     before = _base(arguments)
     rules = _rules(arguments)
     if arguments.recorded:
@@ -82,9 +86,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(
             f"--variant {' '.join(arguments.variants)}: expected variants with budgets, found only references"
         )
-    show(judged, outputs, quiet=arguments.quiet)
-    if arguments.what_if:
-        print(next_steps(judged.record))
+    renderers = {**FORMATS, "json": _with_steps} if arguments.what_if else FORMATS
+    show(judged, outputs, quiet=arguments.quiet, renderers=renderers)
+    if arguments.what_if and printed:
+        print("\n".join(next_steps(judged.record)))
     if arguments.ratchet:
         tighten(judged)
     return judged.judgement.exit_code
@@ -186,7 +191,13 @@ def _is_root(git: Path) -> bool:
     return git.is_dir() or (git.is_file() and "/modules/" not in git.read_text(encoding="utf-8", errors="replace"))
 
 
-def next_steps(record: Record) -> str:
+def _with_steps(judgement: Judgement, record: Record, places: Places) -> str:
+    """The gate's JSON, with ``what_if``: the lines of :func:`next_steps`."""
+    data = {**json.loads(as_json(judgement, record, places)), "what_if": next_steps(record)}
+    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+
+
+def next_steps(record: Record) -> list[str]:
     """For every kernel on every arch: its occupancy, its limiter, and the change needed for one more block per SM.
 
     Shapes with equal launches of a kernel share a line.
@@ -207,4 +218,4 @@ def next_steps(record: Record) -> str:
             )
             same = len(seen) == len({text.split(":")[0] for text in seen})
             lines += [text if same else f"{text} [{', '.join(shapes)}]" for text, shapes in seen.items()]
-    return "\n".join(lines)
+    return lines
