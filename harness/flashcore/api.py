@@ -134,11 +134,19 @@ def recorded(run: Run) -> Record:
     Raises:
         UsageError: ``run`` is not a :class:`Run`, for example a run's id.
     """
-    if not isinstance(run, Run):
-        raise UsageError(
-            f"expected a Run, found {shortened(run)}\n  hint: fc.read_run(…) reads one by its id or folder"
-        )
+    expect("a Run", Run, "fc.read_run(…) reads one by its id or folder", run)
     return run.record
+
+
+def expect(what: str, kind: Any, hint: str, *values: object) -> None:
+    """Checks the type of arguments, of which there must be one.
+
+    Raises:
+        UsageError: one is of another type, or there is none.
+    """
+    wrong = [shortened(value) for value in values if not isinstance(value, kind)]
+    if wrong or not values:
+        raise UsageError(f"expected {what}, found {', '.join(wrong) or 'none'}\n  hint: {hint}")
 
 
 class JudgedRun(NamedTuple):

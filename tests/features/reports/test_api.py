@@ -134,6 +134,32 @@ def test_a_config_that_the_function_does_not_take_is_refused_at_once(config: Any
         fc.sweep(work, [(1,), config])
 
 
+@pytest.mark.parametrize("name", ["shape", "variant", "value", "unit", "kernel", "note", "launch", "fact"])
+def test_an_argument_of_a_columns_name_is_refused_before_anything_is_measured(gpu: Gpu, name: str) -> None:
+    def work(**_: int) -> None:
+        gpu.launch("f")
+
+    with pytest.raises(UsageError, match=f"expected arguments of other names than a frame's columns, found {name}$"):
+        fc.sweep(work, [{"n": 1}, {name: 2}])
+    assert not gpu.calls
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        (lambda: fc.sweep(3, [1]), "expected a function, found 3"),
+        (lambda: fc.sweep(print, 3), "expected a list of configs, found 3"),
+        (lambda: fc.capture([print]), r"expected a function, found \[<"),
+        (lambda: fc.counters(None), "expected a function, found None"),
+        (lambda: fc.import_report(), "expected a report, found none"),
+        (lambda: fc.import_report(["a.csv"]), r"expected a report, found \['a.csv'\]"),
+    ],
+)
+def test_an_argument_of_another_type_is_refused_with_a_hint(call: Callable[[], object], found: str) -> None:
+    with pytest.raises(UsageError, match=rf"{found}\S*.*\n  hint: fc\."):
+        call()
+
+
 def test_a_decorated_function_gives_the_frame_and_is_itself_within_a_capture(gpu: Gpu) -> None:
     @fc.captured  # type: ignore[untyped-decorator]
     def inner(n: int) -> int:

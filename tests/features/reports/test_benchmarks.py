@@ -263,6 +263,7 @@ def test_a_report_of_times_of_the_host_has_its_pages(tmp_path: Path) -> None:
         '{"benchmarks": [{"name": "a", "states": [{}]}]}',
         '{"context": {}, "benchmarks": [{"name": "a", "real_time": 1, "time_unit": "fortnight"}]}',
         '{"benchmarks": {"a": 1}}',
+        '{"context": {}, "benchmarks": [{"name": "a", "real_time": 1' + "0" * 400 + "}]}",
         '{"context": {}, "benchmarks": [{"name": "a", "real_',
     ],
 )

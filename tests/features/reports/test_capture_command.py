@@ -62,6 +62,17 @@ def test_an_option_out_of_its_range_is_wrong_usage(option: str, capsys: pytest.C
     assert name in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("pattern", "hint"), [("*gemm*", ".*gemm.*"), ("f(int", r"f\(int"), ("a[", r"a\[")])
+def test_a_pattern_that_is_no_expression_is_refused_before_the_command_runs(
+    pattern: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["capture", f"--kernel={pattern}", "--", "touch", "ran"]) == Exit.USAGE
+    message = capsys.readouterr().err
+    assert " at position " in message and f"hint: --kernel '{hint}'" in message
+    assert not [*tmp_path.iterdir()]
+
+
 def test_a_missing_program_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["capture", "--profiles", str(tmp_path), "--", "no-such-program"]) == Exit.USAGE
     assert "no-such-program: expected a program to run, found none" in capsys.readouterr().err

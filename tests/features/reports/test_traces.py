@@ -168,6 +168,8 @@ def test_the_frame_that_torch_itself_writes(tmp_path: Path) -> None:
         lambda data: data.replace(b'"grid": [132, 1, 1]', b'"grid": [1.5, 1, 1]'),
         lambda data: data.replace(b'"dur": 90.0', b'"dur": "90"'),
         lambda data: data.replace(b'"block"', b'"blok"'),
+        lambda data: data.replace(b'"dur": 90.0', b'"dur": ' + b"9" * 400),
+        lambda data: data.replace(b'"dur": ', b'"dur": 1e305, "was": '),  # their sum is infinite
     ],
 )
 def test_a_damaged_trace_is_refused(spoil: Callable[[bytes], bytes], tmp_path: Path) -> None:

@@ -129,13 +129,26 @@ def test_assert_faster_raises_unless_it_is_by_that_much() -> None:
 
 
 def test_errors() -> None:
-    modes: Any = itertools.repeat("lukewarm")
-    with pytest.raises(UsageError, match="expected functions and a mode of"):
+    modes: Any = itertools.repeat("isolatd")
+    with pytest.raises(UsageError, match="expected a function, found none\n  hint: "):
         fc.time()
-    with pytest.raises(UsageError, match="lukewarm"):
+    with pytest.raises(UsageError, match="did you mean isolated"):
         fc.time(taking(1), mode=next(modes))
     with pytest.raises(ZeroDivisionError):
         fc.time(lambda: 1 // 0)
+
+
+@pytest.mark.parametrize("wrong", [[taking(1), taking(2)], 3, None])
+def test_what_is_no_function_is_refused(wrong: Any) -> None:
+    for call in (fc.time, lambda f: fc.time(taking(1), f), lambda f: fc.assert_faster(f, taking(1))):
+        with pytest.raises(UsageError, match=r"expected a function, found (\[|3|None)(.|\n)*hint: "):
+            call(wrong)
+
+
+def test_a_factor_is_a_number() -> None:
+    by: Any = "1.2"
+    with pytest.raises(UsageError, match=r"expected a number, found '1\.2'"):
+        fc.assert_faster(taking(1), taking(2), by=by)
 
 
 def test_without_a_gpu_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 from flashcore import frames
-from flashcore.api import Run
+from flashcore.api import Run, expect
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.explain.limiter import time_parts
 from flashcore.explain.readings import Readings
@@ -56,6 +56,7 @@ def import_report(*files: Path | str) -> Run:
         UsageError: there is no such file.
         FlashcoreError: the reports do not make one record.
     """
+    expect("a report", (str, Path), "fc.import_report('gemm.ncu-rep')", *files)
     record = record_of(store.new_id(), [read_report(Path(file)) for file in files])
     # As when a run is written: a value that is no number is unmeasured.
     facts = [replace(f, value=value, detail=detail) for f in record.facts for value, detail in [soundness.measured(f)]]
@@ -117,11 +118,15 @@ def sweep(function: Callable[..., Any], configs: Iterable[Any]) -> DataFrame:
         CapabilityError: see :func:`capture`.
         UsageError: the function does not take a config, or a config's name is that of a column.
     """
+    _expect_function(function)
+    expect("a list of configs", Iterable, "fc.sweep(f, [1, 2])", configs)
     given = [_arguments(config) for config in configs]
     named = [_named(function, *arguments) for arguments in given]
     shapes = [slug(f"c{i}_" + "_".join(f"{k}_{v}" for k, v in config.items())) for i, config in enumerate(named)]
     names = list(dict.fromkeys(name for config in named for name in config))
-    facts: list[Fact] = []
+    columns = frames.frame(Fact, facts := list[Fact]()).reset_index().columns
+    if taken := [name for name in names if name in columns]:
+        raise UsageError(f"expected arguments of other names than a frame's columns, found {', '.join(taken)}")
     for shape, (args, more) in zip(shapes, given, strict=True):
         try:
             facts += _counted(function, args, more, shape).facts
@@ -130,12 +135,14 @@ def sweep(function: Callable[..., Any], configs: Iterable[Any]) -> DataFrame:
         except Exception as error:
             facts += ncu_facts.unmeasured(Case(slug(function_name(function)), shape), NOT_PROFILED(raised(error)))
     frame = frames.frame(Fact, facts)
-    if taken := [name for name in names if name in (*frame.columns, *frame.index.names)]:
-        raise UsageError(f"expected arguments of other names than a frame's columns, found {', '.join(taken)}")
     by_shape = dict(zip(shapes, named, strict=True))
     for place, name in enumerate(names):
         frame.insert(place, name, [by_shape[shape].get(name) for shape in frame.index.get_level_values("shape")])
     return frame
+
+
+def _expect_function(function: object) -> None:
+    expect("a function", Callable, "fc.capture(f, 1, 2) calls f(1, 2)", function)
 
 
 def _arguments(config: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
@@ -184,6 +191,7 @@ class _Call(NamedTuple):
 
 def _counted(function: Callable[..., Any], args: Sequence[Any], more: Mapping[str, Any], shape: str = "call") -> _Call:
     """Counts a call of a function; see :func:`capture`."""
+    _expect_function(function)
     require_device("cuda")
     import torch
 

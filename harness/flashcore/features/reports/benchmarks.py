@@ -94,7 +94,7 @@ def read(path: Path, text: str) -> Report:
             results = _runs(benchmarks, context.get("host_name", ""))
             reader = f"google-benchmark {context.get('library_version', '')}"
             command = context.get("executable", "")
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError) as error:
         expected = "expected the JSON of nvbench or Google Benchmark"
         hint = "write it again, to a file: --json FILE; --benchmark_out=FILE --benchmark_out_format=json"
         raise RecordError(f"{path.name}: {expected}; {type(error).__name__}: {error}\n  hint: {hint}") from error

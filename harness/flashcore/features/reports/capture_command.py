@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import sys
 import threading
@@ -110,6 +111,13 @@ def _chosen(arguments: argparse.Namespace, say: Say) -> CaptureSettings:
     if arguments.top < 1 or arguments.skip < 0 or (arguments.count is not None and arguments.count < 1):
         raise UsageError("expected --top and --launch-count of at least 1, and --launch-skip of at least 0")
     options.require_positive(arguments, "time_limit")
+    try:
+        re.compile(arguments.kernel or "")
+    except re.error as error:
+        likely = re.escape(arguments.kernel).replace(r"\*", ".*")
+        raise UsageError(
+            f"--kernel {arguments.kernel}: expected a regular expression, found {error}\n  hint: --kernel '{likely}'"
+        ) from None
     given = {**vars(arguments), "ncu": find_ncu(arguments.ncu), "progress": say, "recorder": activity.recorder()}
     return CaptureSettings(
         **{field.name: given[field.name] for field in fields(CaptureSettings) if field.name in given}

@@ -67,7 +67,12 @@ def read(path: Path, text: str = "") -> Report:
     """
     try:
         launches = grouped(_chrome(text) if text else _nsys(path))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, sqlite3.Error) as error:
+        ordered = sorted(launches.items(), key=lambda item: -math.fsum(item[1]))
+        results = tuple(_result(i, *item) for i, item in enumerate(ordered))
+    except (
+        *(OSError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError),
+        sqlite3.Error,
+    ) as error:
         expected = "a trace of torch.profiler or an SQLite export of Nsight Systems"
         hint = (
             "trace it again, without with_stack=True: torch does not escape quotes in names; or it is damaged, or of "
@@ -77,8 +82,6 @@ def read(path: Path, text: str = "") -> Report:
         raise RecordError(message) from error
     if not launches:
         raise RecordError(f"{path.name}: expected kernels, found none\n  hint: {_HINT}")
-    ordered = sorted(launches.items(), key=lambda item: -math.fsum(item[1]))
-    results = tuple(_result(i, *item) for i, item in enumerate(ordered))
     notes = (_WHOLE_GRAPHS,) if any(result.workload == "graph" for result in results) else ()
     return Report(path.name, results, reader="CUPTI by its tracer", notes=notes)
 

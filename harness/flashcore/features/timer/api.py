@@ -13,13 +13,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
+from flashcore.api import expect
 from flashcore.errors import UsageError
 from flashcore.frames import pandas
 from flashcore.machine.gpu_state import Watch
 from flashcore.model import intervals
 from flashcore.model.slower import ProcessTimes, decide
 from flashcore.model.suite import TimingMode
-from flashcore.model.text import bracketed, count, faster, function_name, shortened, significant
+from flashcore.model.text import bracketed, count, did_you_mean, faster, function_name, significant
 from flashcore.runner.kernel_call import require_device
 from flashcore.stages.bench.interleave import Turns, release, sample
 from flashcore.stages.bench.statistics import StopRule
@@ -98,6 +99,7 @@ def assert_faster(function: Function, than: Function, *, by: float = 1.0, mode: 
         AssertionError: it is not, or that is undecided or void; the message says why.
         CapabilityError, UsageError: see :func:`time`; or ``by`` is not above 0.
     """
+    expect("a number", (int, float), "by=1.1", by)
     if not 0 < by < math.inf:
         raise UsageError(f"by={by:g}: expected how many times faster, above 0, such as 1.1")
     before, row = timings((than, function), mode)
@@ -112,9 +114,9 @@ def assert_faster(function: Function, than: Function, *, by: float = 1.0, mode: 
 
 def timings(functions: Sequence[Function], mode: TimingMode) -> list[Timing]:
     """See :func:`time`."""
-    if not functions or mode not in get_args(TimingMode):
-        modes = ", ".join(get_args(TimingMode))
-        raise UsageError(f"expected functions and a mode of {modes}, found {shortened([*functions])} and {mode!r}")
+    expect("a function", Callable, "fc.time(f, g)", *functions)
+    if mode not in (modes := get_args(TimingMode)):
+        raise UsageError(f"mode={mode!r}: expected one of {', '.join(modes)}{did_you_mean(str(mode), modes)}")
     device = "cpu" if os.environ.get(STAND_IN) else "cuda"
     require_device(device)
     labels = _labels(functions)
