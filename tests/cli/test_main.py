@@ -164,6 +164,17 @@ def test_a_suite_whose_name_is_not_utf_8_is_wrong_usage(tmp_path: Path) -> None:
     assert done.returncode == Exit.USAGE and "expected a name in UTF-8" in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("command", ["list", "gate", "report", "compare a b"])
+def test_a_current_folder_that_was_removed_is_named(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (gone := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert exit_code(*command.split()) == Exit.USAGE
+    assert "expected a current folder, found that it was removed\n  hint: " in capsys.readouterr().err
+
+
 def test_a_defect_of_the_harness_exits_4_and_never_1(tmp_path: Path) -> None:
     broken = "import flashcore.cli.list as c\ndef broken(): raise AssertionError('planted')\nc.facts_table = broken"
     done = flashcore("list", "--facts", cwd=tmp_path, start=broken)

@@ -108,6 +108,8 @@ def reason_of(error: Exception, command: str) -> FlashcoreError | None:
     if isinstance(error, OSError) and error.errno in _FILE_ERRORS:
         hint = "give another file or folder, free disk space, or change its permissions"
         return UsageError(f"{str(error.filename)[:200]}: {error.strerror}\n  hint: {hint}")
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # only os.getcwd's names no file
+        return UsageError("expected a current folder, found that it was removed\n  hint: cd to another one")
     if isinstance(error, UnicodeEncodeError):
         return UsageError(f"{shortened(error.object)}: expected a name in UTF-8")
     if isinstance(error, ModuleNotFoundError):

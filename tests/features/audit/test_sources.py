@@ -75,6 +75,12 @@ def test_without_an_arch_or_a_gpu_it_says_what_to_do(
     assert "--arch" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("flags", ["-DNAME='x", '-DNAME="', "-I\\"])
+def test_flags_that_no_shell_takes_are_refused(flags: str, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", str(source), "--arch", "sm_90", f"--flags={flags}"]) == Exit.USAGE
+    assert f"--flags {flags}: expected words" in capsys.readouterr().err
+
+
 def test_what_is_not_an_arch_is_refused(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", str(source), "--arch", "hopper"]) == Exit.USAGE
     assert "--arch hopper: expected an arch such as sm_90a" in capsys.readouterr().err

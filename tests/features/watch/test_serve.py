@@ -205,6 +205,12 @@ def test_a_taken_port_is_named(client: Client) -> None:
         Live(client.live.server_port)
 
 
+@pytest.mark.parametrize("port", [-1, 65536, 99999])
+def test_a_number_that_is_no_port_is_refused(port: int) -> None:
+    with pytest.raises(UsageError, match=f"port {port}: .*0-65535.*\n.*hint: "):
+        Live(port)
+
+
 # --- in a browser ---
 
 

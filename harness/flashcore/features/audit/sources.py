@@ -36,7 +36,11 @@ def command(source: Path, archs: Sequence[str], flags: str) -> list[str]:
         raise UsageError(f"{source}: expected the archs to compile it for, found no GPU\n  hint: --arch sm_90a")
     numbers = [_number(arch) for arch in archs] or ["{}{}".format(*gpu.capability)]  # type: ignore[union-attr]
     codes = [word for n in numbers for word in ("-gencode", f"arch=compute_{n},code=sm_{n}")]
-    return [str(toolchain.find_nvcc().path), *shlex.split(flags), "-lineinfo", *codes, "-fatbin", str(source)]
+    try:
+        words = shlex.split(flags)
+    except ValueError as error:
+        raise UsageError(f"--flags {flags}: expected words as a shell takes them: {error}") from None
+    return [str(toolchain.find_nvcc().path), *words, "-lineinfo", *codes, "-fatbin", str(source)]
 
 
 def _number(arch: str) -> str:

@@ -50,14 +50,16 @@ class Live(ThreadingHTTPServer):
         port: 0 takes any free one.
 
     Raises:
-        UsageError: the port is taken.
+        UsageError: the port is taken, or there is none of this number.
     """
 
     def __init__(self, port: int = 0) -> None:
         try:
             super().__init__(("127.0.0.1", port), _Request)
-        except OSError as error:
-            raise UsageError(f"cannot serve on port {port}: {error.strerror}\nhint: name another port") from None
+        except (OSError, OverflowError) as error:
+            raise UsageError(
+                f"cannot serve on port {port}: {getattr(error, 'strerror', error)}\nhint: name another port"
+            ) from None
         self.token = secrets.token_urlsafe()
         self.cookie = f"flashcore_{self.server_port}={self.token}"
         self.address = f"http://127.0.0.1:{self.server_port}/?token={self.token}"
