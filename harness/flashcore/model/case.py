@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from flashcore.errors import UsageError
@@ -24,10 +25,9 @@ class Case:
         Raises:
             UsageError: the text is not of the form ``variant/shape``.
         """
-        variant, _, shape = text.partition("/")
-        if not variant or not shape:
+        if not re.fullmatch(r"\w+/\w+", text):
             raise UsageError(f"{text}: expected VARIANT/SHAPE, such as fast/mission")
-        return cls(variant, shape)
+        return cls(*text.split("/"))
 
 
 #: A time of a case: the case and the timing mode.

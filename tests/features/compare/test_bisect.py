@@ -149,9 +149,22 @@ def test_a_commit_that_may_be_as_slow_as_the_last_one_is_not_called_fast(change:
     assert result.is_slower(2) is True and result.is_slower(1) is slow
 
 
+def test_a_commit_at_an_end_that_lacks_the_case_is_named(
+    history: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    git(tmp_path, "mv", "suite", "moved")
+    git(tmp_path, "commit", "-qm", "moved")
+    assert main(["bisect", "spun/small", history[0], "HEAD", "--suite", "moved", "-q"]) == Exit.USAGE
+    message = capsys.readouterr().err
+    assert history[0][:12] in message and "expected the suite moved in it" in message
+
+
 def test_what_cannot_be_searched_is_refused(history: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     for case, good, bad, message in (
         ("spun", "HEAD~2", "HEAD", "spun: expected VARIANT/SHAPE"),
+        ("sp*/small", "HEAD~2", "HEAD", "sp*/small: expected VARIANT/SHAPE"),
+        ("spunn/small", "HEAD~2", "HEAD", "(did you mean spun?)"),
+        ("spun/smal", "HEAD~2", "HEAD", "(did you mean small?)"),
         ("spun/small", "HEAD", "HEAD~2", "expected an ancestor"),
         ("spun/small", "nothing", "HEAD", "nothing: expected a revision"),
         ("spun/small", "HEAD~2", "none", "none: expected a revision"),

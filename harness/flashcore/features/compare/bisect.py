@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.cli import options, output, progress
-from flashcore.errors import Exit, FlashcoreError, UsageError
+from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
 from flashcore.explain import compare_records
 from flashcore.explain.comparison import Change, Difference, row_data
 from flashcore.features.compare import against, bench_options
@@ -97,7 +97,7 @@ def bisect(settings: Settings, chosen: against.AgainstOptions, bad: str, say: Sa
     """Bisects the case of the settings between ``chosen.revision`` and ``bad``.
 
     Raises:
-        UsageError: a revision is unknown, or the good one is no ancestor of the bad one.
+        UsageError: a revision is unknown or lacks the case, or the good one is no ancestor of the bad one.
     """
     near = Path(settings.suite)
     for name in (chosen.revision, bad):
@@ -162,14 +162,23 @@ class Commits:
     _sides: dict[int, BuiltSuite | None] = field(default_factory=dict)
 
     def side(self, number: int) -> BuiltSuite | None:
-        """A commit's build; ``None`` if the case cannot be built."""
+        """A commit's build; ``None`` if one between the good and the bad commit has no such case or cannot be read.
+
+        Raises:
+            UsageError: the good or the bad one is such a commit.
+            CapabilityError: this machine cannot build it.
+        """
         if number not in self._sides:
             commit = self.commits[number]
             say = prefixed(self.say, f"{commit[:12]}: ")
             try:
                 root = self.checkouts.enter_context(revision.suite_at(commit, Path(self.settings.suite)))
                 self._sides[number] = against.built(revision.settings_at(root, self.settings), say)
+            except CapabilityError:
+                raise
             except FlashcoreError as error:
+                if number in (0, len(self.commits) - 1):
+                    raise UsageError(f"{commit[:12]}: {error}") from error
                 say(f"skipped: {error}")
                 self._sides[number] = None
         return self._sides[number]
@@ -186,8 +195,7 @@ class Commits:
         (variant,), (shape,) = self.settings.variants, self.settings.shapes
         good, side = self.side(0), self.side(number)
         undecided = Difference(CaseSubject(Case(variant, shape)), "undecided")
-        if good is None or side is None:
-            return replace(undecided, reason="the good commit or this one cannot be built")
+        assert good is not None and side is not None
         self.say(f"bisect: {self.commits[number][:12]} against {self.commits[0][:12]}")
         done = against.compared(Path(good.job.suite.root), side, self.commits[0], self.chosen).comparison
         same = (row for row in done.rows if row.subject == undecided.subject)
