@@ -114,6 +114,18 @@ def test_kernels_and_launchers_are_found() -> None:
     }
 
 
+@pytest.mark.parametrize("numbers", ["0x00000000u, ", "1, ", "'a', ", "f::x<1> = &y * "])
+def test_a_kernel_behind_a_long_table_is_found(numbers: str, tmp_path: Path) -> None:
+    table = f"unsigned table[] = {{{numbers * (200_000 // len(numbers))}0}};\n"
+    (tmp_path / "table.h").write_text(table)
+    kernel = "template <typename T, int N>\n__global__ void k(const T* x, T* y) {}\n"
+    file = tmp_path / "k.cu"
+    file.write_text(f'#include "table.h"\n{kernel}{table}__global__ void after(const float* x, float* y) {{}}\n')
+    assert [(f.name, f.template) for f in source.functions(file.read_text())] == [("k", ("T", "N")), ("after", ())]
+    command.write(tmp_path / "suite", file)
+    assert "after<<<" in (tmp_path / "suite" / "launch.cu").read_text()
+
+
 @pytest.mark.parametrize(
     ("launcher", "call", "schema"),
     [

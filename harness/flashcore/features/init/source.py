@@ -24,10 +24,8 @@ _NOISE = re.compile(
     rf"|__(?:launch_bounds|cluster_dims|attribute)__\s*{_PARENTHESES}|\b__restrict__\b|\bvolatile\b",
     re.MULTILINE | re.DOTALL,
 )
-_HEAD = re.compile(
-    r"(?P<type>[\w:<>,=&*\s-]*?)\b(?!(?:if|for|while|switch)\b)(?P<name>\w+)"
-    r"\s*\((?P<parameters>(?:[^();{}]|\([^()]*\))*)\)\s*\{"
-)
+_HEAD = re.compile(r"\b(?!(?:if|for|while|switch)\b)(?P<name>\w+)\s*\((?P<parameters>(?:[^();{}]|\([^()]*\))*)\)\s*\{")
+_BEFORE_TYPE = re.compile(r"[^\w:<>,=&*\s-]")
 _TEMPLATE = re.compile(r"(\w+)\s*(?:=[^,>]*)?[,>]")
 _COMMA = re.compile(r",(?![^<]*>)")  # outside of template arguments
 _LAUNCHES = r"<<<|[lL]aunch\w*\s*\("
@@ -156,23 +154,26 @@ def functions(text: str) -> Iterator[CudaFunction]:
     for head in _HEAD.finditer(text):
         if head.start() < end:
             continue
+        kind = _BEFORE_TYPE.split(text[end : head.start()])[-1]
         end, depth = head.end(), 1
         while depth and end < len(text):
             depth += {"{": 1, "}": -1}.get(text[end], 0)
             end += 1
-        is_kernel = "__global__" in head["type"]
+        is_kernel = "__global__" in kind
         if is_kernel or (head["name"] != "main" and launches.search(text, head.end(), end)):
             parts = filter(None, map(_PARAMETER.fullmatch, _COMMA.split(head["parameters"])))
             parameters = tuple(Parameter(" ".join(p["type"].split()).rstrip("&"), p["name"]) for p in parts)
-            template = _TEMPLATE.findall(head["type"]) if "template" in head["type"] else ()
+            template = _TEMPLATE.findall(kind) if "template" in kind else ()
             yield CudaFunction(head["name"], parameters, is_kernel, tuple(template))
 
 
 def _as_launched(function: CudaFunction, text: str, macros: Collection[str]) -> CudaFunction:
     """A template with the arguments of its first launch in the text, if they mean the same elsewhere."""
+    if not function.template:
+        return function
     launch = re.search(rf"\b{function.name}\s*<([^<>]*)>\s*<<<", text)
     constants = dict(_CONSTANT.findall(text))
-    words = map(str.strip, launch[1].split(",")) if launch and function.template else ()
+    words = map(str.strip, launch[1].split(",")) if launch else ()
     arguments = [constants.get(word, word) for word in words]
     if not arguments or not all(_ARGUMENT.fullmatch(x) or x in macros for x in arguments):
         return function
