@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
 from flashcore import suites
 from flashcore.errors import Exit, UsageError
 from flashcore.features.init.source import suite_files
 from flashcore.model.files import writing
+from flashcore.suites.load import load
 
 HERE = Path(__file__).parent
 #: The files of a new suite. ``suite.toml`` names the schema, which editors use for completion.
@@ -38,9 +40,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.launcher and not source:
         raise UsageError("--launcher: expected with --from")
     folder = Path(arguments.folder or source.stem)  # type: ignore[union-attr]
-    for path in write(folder, source, arguments.launcher):
-        print(path)
-    print(f"next: flashcore build --suite {folder}")
+    written = write(folder, source, arguments.launcher)
+    load(folder)
+    print(*written, sep="\n")
+    for path in written:
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if "// TODO" in line:
+                print(f"{path}:{number}: {line.strip()}")
+    print(f"next: flashcore build --suite {shlex.quote(str(folder))}")
     return Exit.OK
 
 
@@ -58,12 +65,11 @@ def write(folder: Path, source: Path | None = None, launcher: str = "") -> list[
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         content = "something in it" if folder.is_dir() else "a file"
         raise UsageError(f"{folder}: expected a new or empty folder, found {content}\n  hint: name another")
+    files = {name: file.read_text(encoding="utf-8") for name, file in FILES.items()}
+    if source:
+        files = suite_files(source, folder, launcher) | {SCHEMA: files[SCHEMA]}
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        if source:
-            files = suite_files(source, folder, launcher) | {SCHEMA: FILES[SCHEMA].read_text(encoding="utf-8")}
-        else:
-            files = {name: file.read_text(encoding="utf-8") for name, file in FILES.items()}
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
     return [folder / name for name in files]

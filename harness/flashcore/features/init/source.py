@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import re
 import string
@@ -13,6 +14,7 @@ from pathlib import Path
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.machine import toolchain
 from flashcore.machine.gpu import Gpu
+from flashcore.records.slugs import slug
 from flashcore.suites.operator_schema import CPP_WORDS, TORCH_WORDS
 
 _FORMS = {"suite.toml": "from_suite.toml.txt", "problem.py": "from_problem.py.txt", "launch.cu": "from_launch.cu.txt"}
@@ -25,6 +27,8 @@ _NOISE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _HEAD = re.compile(r"\b(?!(?:if|for|while|switch)\b)(?P<name>\w+)\s*\((?P<parameters>(?:[^();{}]|\([^()]*\))*)\)\s*\{")
+#: In a file that is CUDA even if it defines no kernel and no launcher.
+_CUDA = re.compile(r'__global__|>>>\s*\(|#\s*include\s*[<"](cu|thrust|.*\.cuh)')
 _BEFORE_TYPE = re.compile(r"[^\w:<>,=&*\s-]")
 _TEMPLATE = re.compile(r"(\w+)\s*(?:=[^,>]*)?[,>]")
 _COMMA = re.compile(r",(?![^<]*>)")  # outside of template arguments
@@ -103,18 +107,28 @@ class _Signature:
 
     @staticmethod
     def of(function: CudaFunction) -> _Signature:
-        arguments = {_name(p.name): p for p in function.parameters if p.kind not in ("", "stream")}
-        tensors = {name: p.cpp for name, p in arguments.items() if p.kind == "Tensor"}
-        dtypes = {n: next((d for part, d in _DTYPES.items() if part in cpp), "float32") for n, cpp in tensors.items()}
-        outputs = [n for n in tensors if arguments[n].is_output]
-        if len(outputs) == len(tensors) > 1:
-            outputs = outputs[-1:]
-        if not outputs:  # a schema has one
-            outputs = ["answer" if "out" in arguments else "out"]
-            arguments, dtypes = arguments | {outputs[0]: _OUTPUT}, dtypes | {outputs[0]: "float32"}
-        if len(outputs) == len(dtypes):  # a schema starts with an input
-            arguments, dtypes = {"like": _INPUT} | arguments, {"like": "float32"} | dtypes
-        arguments = dict(sorted(arguments.items(), key=lambda item: (item[0] not in dtypes, item[0] in outputs)))
+        parameters = [p for p in function.parameters if p.kind not in ("", "stream")]
+        if not any(p.is_output for p in parameters):  # a schema has one
+            parameters.append(_OUTPUT)
+        tensors = [p for p in parameters if p.kind == "Tensor"]
+        written = [p for p in tensors if p.is_output]
+        if written == tensors:
+            written = written[-1:]
+            if len(tensors) == 1:  # a schema starts with an input
+                parameters.append(_LIKE)
+        named: dict[str, Parameter] = {}
+        for p in parameters:
+            name = _name(p.name)
+            while name in named:  # n and N
+                name += "_2"
+            named[name] = p
+        dtypes = {
+            name: next((dtype for part, dtype in _DTYPES.items() if part in p.cpp), "float32")
+            for name, p in named.items()
+            if p.kind == "Tensor"
+        }
+        outputs = [name for name, p in named.items() if p in written]
+        arguments = dict(sorted(named.items(), key=lambda item: (item[0] not in dtypes, item[0] in outputs)))
         return _Signature(arguments, dtypes, outputs)
 
     @property
@@ -141,6 +155,7 @@ class _Signature:
 
 
 _INPUT = Parameter("const float*", "x")
+_LIKE = Parameter("const float*", "like")
 _OUTPUT = Parameter("float*", "out")
 _UNKNOWN = CudaFunction("", (_INPUT, _OUTPUT), is_kernel=False)
 
@@ -187,11 +202,13 @@ def _chosen(file: Path, texts: Mapping[Path, str], macros: Collection[str], laun
     Without a launcher, the headers' are chosen only if none of the file can be called."""
     near = [text for path, text in texts.items() if path.parent == file.resolve().parent]
     every = [[*functions(text)] for text in near]
-    names = ", ".join(dict.fromkeys(f.name for of_text in every for f in of_text)) or "none"
+    names = ", ".join(dict.fromkeys(f.name for of_text in every for f in of_text))
     name = launcher.partition("<")[0].rpartition(":")[2]
     named = [f for of_text in every for f in of_text if f.name == name]
     if launcher and not named:
-        raise UsageError(f"--launcher {launcher}: expected a kernel or launcher of {file}, found only {names}")
+        raise UsageError(
+            f"--launcher {launcher}: expected a kernel or launcher of {file}, found only {names or 'none'}"
+        )
     callable_ = ([g for f in of_text if (g := _as_launched(f, near[0], macros)).guesses < 3] for of_text in every)
     chosen = named or next(filter(None, callable_), [])
     function = min(chosen, key=lambda f: f.guesses, default=_UNKNOWN)
@@ -205,7 +222,7 @@ def suite_files(file: Path, folder: Path, launcher: str) -> dict[str, str]:
         launcher: the function to call, with its template arguments; empty: the one that leaves least to guess.
 
     Raises:
-        UsageError: the file is no CUDA, cannot be read, or has no such function.
+        UsageError: the file is no CUDA, cannot be read or included, or has no such function.
     """
     if file.suffix == ".py":
         hint = "hint: a Triton kernel needs no wrapper: docs/how-to/gate-a-triton-kernel.md"
@@ -214,12 +231,19 @@ def suite_files(file: Path, folder: Path, launcher: str) -> dict[str, str]:
         texts = _texts(file.resolve(), {})
     except OSError as error:
         raise UsageError(f"--from {file}: expected a CUDA file, found {error.strerror}") from error
+    path = os.path.relpath(file.resolve(), folder.resolve())
+    if not path.isprintable() or {'"', "\\"} & {*path}:
+        raise UsageError(f"--from {file}: expected a path that #include can name, found {path!r}\n  hint: rename it")
+    is_cuda = any(map(_CUDA.search, texts.values()))
     defined = {name for text in texts.values() for name in _DEFINE.findall(text)}
     texts = {path: _compiled(text, defined) for path, text in texts.items()}
     included = dict.fromkeys(name for text in texts.values() for name in _INCLUDE.findall(text))
     function, names = _chosen(file, texts, defined, launcher)
+    if not names and not is_cuda:
+        hint = "hint: name the file that defines it"
+        raise UsageError(f"--from {file}: expected a CUDA file with a kernel or launcher, found none\n  {hint}")
     signature = _Signature.of(function)
-    stem = _name(re.sub(r"\W+", "_", file.stem)[:60].rstrip("_"))
+    stem = _name(file.stem)
     folders = dict.fromkeys(_folder(name, file.resolve()) for name in included)
     keys = {
         "include": [os.path.relpath(f, folder.resolve()) for f in folders if f != file.resolve().parent],
@@ -229,14 +253,14 @@ def suite_files(file: Path, folder: Path, launcher: str) -> dict[str, str]:
     values = {
         "name": stem,
         "file": file.name,
-        "path": os.path.relpath(file.resolve(), folder.resolve()),
-        "names": names,
+        "path": path,
+        "names": names or "none",
         "define": "#include <stdexcept>\n" * (not function.name)
         + f"#define TORCH_EXTENSION_NAME {stem}\n" * bool(keys["packages"]),
         "call": _call(function, signature.arguments, launcher),
         "nvcc": _release(),
         "arch": _arch(),
-        "keys": "".join(f"{key} = {words}\n".replace("'", '"') for key, words in keys.items() if words),
+        "keys": "".join(f"{key} = {json.dumps(words, ensure_ascii=False)}\n" for key, words in keys.items() if words),
         **signature.words,
     }
     forms = {name: Path(__file__).with_name(form).read_text(encoding="utf-8") for name, form in _FORMS.items()}
@@ -295,14 +319,16 @@ def _call(function: CudaFunction, arguments: Mapping[str, Parameter], launcher: 
         )
     members = {p: f"({p.cpp})a.{name}" for name, p in arguments.items()}
     given = ", ".join("stream" if p.kind == "stream" else members.get(p, "{}") for p in function.parameters)
+    missing = ", ".join(p.name for p in function.parameters if not p.kind)
     launch = "<<<flashcore::ceil_div(s.SIZE, 256), 256, 0, stream>>>  // TODO: its grid and block\n      "
-    return f"{launcher or function.name}{launch if function.is_kernel else ''}({given});"
+    call = f"{launcher or function.name}{launch if function.is_kernel else ''}({given});"
+    return call + f"  // TODO: pass {missing}" * bool(missing)
 
 
 def _name(text: str) -> str:
     """A name that schemas, C++ and torch allow."""
-    name = text.lower().lstrip("_0123456789")
-    return f"a_{name}".rstrip("_") if name in CPP_WORDS | TORCH_WORDS or not name else name
+    name = slug(text)
+    return f"a_{name}" if name in CPP_WORDS | TORCH_WORDS else name
 
 
 def _release() -> str:
