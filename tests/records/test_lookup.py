@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import UsageError
-from flashcore.model.case import Case
 from flashcore.records import lookup, store
 from tests import factory
 
@@ -46,9 +45,8 @@ def test_the_newest_is_of_roofs_only_where_there_is_no_other(tmp_path: Path) -> 
 
 def test_the_newest_is_of_the_sanitizer_only_where_there_is_no_other(tmp_path: Path) -> None:
     record = factory.bare_record(id="20260102T000000Z-0001")
-    timed = dataclasses.replace(record, raw_samples={(Case("plain", "mission"), "isolated"): (1.0,)})
     sanitized = dataclasses.replace(record, id="20260103T000000Z-0001")
-    for one in (timed, sanitized):
+    for one in (record, sanitized):
         store.write(one, folder := store.begin(tmp_path, one.id))
         (folder / ("sanitize" if one is sanitized else "check")).mkdir()
         store.complete(folder)

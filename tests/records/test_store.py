@@ -337,9 +337,26 @@ def test_facts_are_found_by_name_and_subject() -> None:
 
 
 def test_a_run_holds_no_number_that_json_lacks(tmp_path: Path) -> None:
-    for changes in ({"raw_samples": {(Case("fast", "mission"), "isolated"): (math.nan,)}}, {"command": math.inf}):
-        with pytest.raises(ValueError):
-            store.write(factory.bare_record(**changes), tmp_path)
+    with pytest.raises(ValueError):
+        store.write(factory.bare_record(command=math.inf), tmp_path)
+
+
+def timed(us: float) -> Record:
+    samples = {(Case("fast", "mission"), "isolated"): (1.0, us)}
+    return factory.bare_record(outcomes=(factory.outcome("fast", "mission", "bench"),), raw_samples=samples)
+
+
+@pytest.mark.parametrize("us", [5e-324, 3.1e-5, 0.99999, 12.3456, 98765.4321, 1e30])
+def test_a_time_of_any_size_is_read_back(us: float, tmp_path: Path) -> None:
+    store.write(timed(us), tmp_path)
+    assert store.read(tmp_path).raw_samples == timed(us).raw_samples
+
+
+@pytest.mark.parametrize("us", [0.0, -1.0, 1e31, math.inf, math.nan])
+def test_what_could_not_be_read_back_is_not_written(us: float, tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="expected times in µs, above 0"):
+        store.write(timed(us), tmp_path)
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize("run", lookup.all_runs(ROOT / "profiles"), ids=lambda run: run.name)

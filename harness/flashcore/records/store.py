@@ -127,7 +127,9 @@ def write(record: Record, folder: Path) -> None:
 
     Raises:
         FlashcoreError: they cannot be written.
+        RecordError: they could not be read back.
     """
+    _refuse(folder, soundness.mistakes(record))
     values = {f.name: getattr(record, f.name) for f in dataclasses.fields(record) if f.name not in _SEPARATE}
     header = values | {name: list(values[name].items()) for name in _BY_CASE} | {"created": record.created}
     subjects: dict[Subject, int] = {}
@@ -143,7 +145,7 @@ def write(record: Record, folder: Path) -> None:
         ]
         for fact, (value, detail) in ((f, soundness.measured(f)) for f in record.facts)
     ]
-    samples = ((c.variant, c.shape, mode, [round(x, 4) for x in v]) for (c, mode), v in record.raw_samples.items())
+    samples = ((c.variant, c.shape, mode, list(map(_rounded, v))) for (c, mode), v in record.raw_samples.items())
     text = json.dumps(header, indent=1, ensure_ascii=False, allow_nan=False, default=_plain) + "\n"
     contents = {
         FACTS: _packed({"subjects": list(map(_row, subjects)), "details": list(details), "facts": rows}),
@@ -165,6 +167,10 @@ def seal(folder: Path) -> None:
 def _packed(data: Any) -> bytes:
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_plain)
     return gzip.compress(text.encode(), 6, mtime=0)  # 9 takes three times as long to save a twentieth
+
+
+def _rounded(us: float) -> float:
+    return round(us, 4) if us >= 1 else float(f"{us:.5g}")
 
 
 def _plain(value: Any) -> Any:

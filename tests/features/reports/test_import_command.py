@@ -227,3 +227,17 @@ def test_a_report_is_a_run_of_the_api_without_being_recorded(
     assert tuple(run.record.facts) == tuple(recorded.facts)
     assert list(run.shapes) == list(recorded.suite.shapes)
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("times", "is_measured"),
+    [([0.031, 0.029], True), ([1e-9, 2e-9], True), ([0, 0.3], False), ([-1, 2], False), ([1e34, 1], False)],
+)
+def test_the_run_of_any_times_can_be_read(times: list[float], is_measured: bool, tmp_path: Path) -> None:
+    rows = [{"name": "bm", "real_time": ns, "time_unit": "ns"} for ns in times]
+    (tmp_path / "gb.json").write_text(json.dumps({"benchmarks": rows}))
+    where = ["--profiles", str(tmp_path / "runs")]
+    assert main(["import", str(tmp_path / "gb.json"), *where]) == main(["explain", *where]) == Exit.OK
+    (run,) = (tmp_path / "runs").iterdir()
+    (time,) = store.read(run).facts.named("eager_p50")
+    assert (time.value is not None) is is_measured

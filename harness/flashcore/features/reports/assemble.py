@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import fsum, inf
+from math import fsum
 
 from flashcore import __version__
 from flashcore.errors import FlashcoreError, UsageError
@@ -51,7 +51,7 @@ from flashcore.readers.ncu.results import (
     Result,
     plain,
 )
-from flashcore.records import slugs
+from flashcore.records import slugs, soundness
 from flashcore.stages.profile import ncu_facts
 
 PROBLEM = "imported"
@@ -134,8 +134,8 @@ def _record_of_times(
         for timing, of in (times or {mode: [((), "")]}).items():
             us = tuple(x for series, _ in of for x in series)
             cause = lost[case] or (None if us else NOT_TIMED(timing))
-            if not all(0 < x < inf for x in us):
-                cause = cause or IMPOSSIBLE("times above 0", f"{min(us):g} µs")
+            if not all(map(soundness.is_time, us)):
+                cause = cause or IMPOSSIBLE("finite times above 0", f"{min(us):g} to {max(us):g} µs")
             facts += _times(CaseSubject(case), timing, us, of[0][1], cause)
             samples |= {(case, timing): us} if us[1:] and not cause else {}
         if hz := parts[0].number(CLOCK):
