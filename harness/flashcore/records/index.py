@@ -7,19 +7,20 @@ ones are in their own run. The fact ``time`` is the median of the timing mode th
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from flashcore.errors import RecordError, UsageError
 from flashcore.model.case import Case
+from flashcore.model.record import Record
+from flashcore.model.suite import Stage
 from flashcore.records import lookup, store
 from flashcore.records.freshness import MEASURED
-from flashcore.records.store import FACTS, HEADER, RUN_ID
+from flashcore.records.store import HEADER, RUN_ID
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -130,7 +131,7 @@ class Index:
             try:
                 for run in lookup.runs_at(present[name]):
                     self._add(run, present[name], folder, name, cases, names)
-            except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RecordError) as error:
+            except (OSError, RecordError) as error:
                 lookup.warn_skipped(name, error)
             except UsageError:
                 pass  # a folder with a run's name and without a run
@@ -144,19 +145,18 @@ class Index:
         cases: dict[tuple[str, str], int],
         names: dict[str, int],
     ) -> None:
-        header = store.header_of(run)
-        machine = header["environment"]
-        outcomes = [x for x in header["outcomes"] if x["status"] == "ok"]
-        stages = [x["stage"] for x in outcomes]
+        record = store.opened(run)
+        machine = record.environment
+        outcomes = [o for o in record.outcomes if o.status == "ok"]
+        stages: list[str] = [o.stage for o in outcomes]
         row = (
-            *(folder, name, run.name, header["created"], header["suite"]["name"], machine["gpu"]),
-            len({x["variant"] for x in (*header["artifacts"], *header["outcomes"])}),
+            *(folder, name, run.name, record.created, record.suite.name, machine.gpu),
+            len({*(a.variant for a in record.artifacts), *(o.variant for o in record.outcomes)}),
             *map(stages.count, ("check", "bench", "profile")),
-            *(header["command"], str(path)),
-            *(machine.get(n) for n in ("host", "gpu_uuid", "driver", "gpu_limits", "nvcc", "git_commit", "git_dirty")),
+            *(record.command, str(path), machine.host, machine.gpu_uuid, machine.driver, machine.gpu_limits),
+            *(machine.nvcc, machine.git_commit, machine.git_dirty),
         )
-        measured = {(x["variant"], x["shape"], x["stage"]) for x in outcomes if not x.get("origin")}
-        facts = _facts(run, header, measured)
+        facts = _facts(record, {(o.case, o.stage) for o in outcomes if not o.origin})
         marks = ", ".join("?" * len(row))
         key = self._base.execute(f"INSERT INTO runs VALUES (NULL, {marks})", row).lastrowid
 
@@ -173,23 +173,21 @@ class Index:
             "INSERT INTO facts VALUES (?, ?, ?, ?)",
             [(case(v, s), names[fact], key, value) for (v, s, fact), value in facts.items()],
         )
-        shapes = header["suite"]["shapes"]
-        shared = {
-            (c["variant"], c["shape"]): gpu["uuid"] for gpu in header["gpus"] for c in gpu["cases"].get("bench", ())
-        }
+        shapes = record.suite.shapes
+        shared = {case: gpu.uuid for gpu in record.gpus for case in gpu.cases.get("bench", ())}
         self._base.executemany(
             "INSERT INTO code VALUES (?, ?, ?, ?, ?, ?, ?)",
             [
                 (
                     key,
-                    case(v, s),
-                    code["code"],
-                    code["is_reference"],
-                    json.dumps(shapes[s]["params"], sort_keys=True),
-                    shapes[s]["rank_by"],
-                    shared.get((v, s)),
+                    case(at.variant, at.shape),
+                    code.code,
+                    code.is_reference,
+                    json.dumps(shapes[at.shape].params, sort_keys=True),
+                    shapes[at.shape].rank_by,
+                    shared.get(at),
                 )
-                for v, s, code in ((at["variant"], at["shape"], code) for at, code in header["keys"])
+                for at, code in record.keys.items()
             ],
         )
 
@@ -295,26 +293,21 @@ def _stamped(path: Path) -> str:
     return f"{path.name} {state.st_mtime_ns} {state.st_size}" if path.is_file() else path.name
 
 
-def _facts(
-    run: Traversable, header: dict[str, Any], measured: set[tuple[str, str, str]]
-) -> dict[tuple[str, str, str], float]:
+def _facts(record: Record, measured: set[tuple[Case | None, Stage]]) -> dict[tuple[str, str, str], float]:
     """The numbers by variant, shape and name."""
-    data = json.loads(gzip.decompress((run / FACTS).read_bytes()))
-    arch = header["environment"]["gpu_arch"]
-    stages = {source.value: stage for source, stage in MEASURED.items()}
+    arch = record.environment.gpu_arch
     facts: dict[tuple[str, str, str], float] = {}
-    subjects = list(map(store.stored_subject, data["subjects"]))
-    for index, name, value, _, source, _ in data["facts"]:
-        about = subjects[index]
-        if type(value) not in (int, float):
+    for fact in record.facts:
+        about, value = fact.subject, fact.number
+        if value is None:
             continue
-        place = about.variant, about.shape or "", name
-        if (stage := stages.get(source)) is None:
+        place = about.variant, about.shape or "", fact.name
+        if (stage := MEASURED.get(fact.source)) is None:
             if arch in (None, about.arch) or about.arch is None:
                 facts[place] = max(value, facts.get(place, value))
-        elif about.kernel is None and (*place[:2], stage) in measured:
+        elif about.kernel is None and (about.case, stage) in measured:
             facts[place] = value
-    times = {shape: f"{declared['rank_by']}_p50" for shape, declared in header["suite"]["shapes"].items()}
+    times = {name: f"{shape.rank_by}_p50" for name, shape in record.suite.shapes.items()}
     return facts | {(v, s, "time"): value for (v, s, name), value in facts.items() if name == times.get(s)}
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,9 +43,37 @@ def test_a_run_tells_whether_the_tree_differed(here: Path, capsys: pytest.Captur
     assert json.loads(capsys.readouterr().out)["runs"][0]["dirty"] is True
 
 
-def test_a_damaged_run_is_skipped_with_a_warning(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (here / "profiles" / IDS[0] / store.HEADER).write_text("[]")
-    assert main(["runs"]) == Exit.OK
+def zeros(data: bytes) -> bytes:
+    """Damaged in its middle, as by a disk."""
+    middle = len(data) // 2
+    return data[: middle - 20] + bytes(40) + data[middle + 20 :]
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        (store.HEADER, lambda _: b"[]"),
+        (store.HEADER, lambda _: b"[" * 200_000),
+        (store.HEADER, lambda data: data.replace(b'"NVIDIA H200"', b'["NVIDIA H200"]')),
+        (store.HEADER, lambda data: data.replace(b'"command": "make profile"', b'"command": 1e999')),
+        (store.FACTS, zeros),
+        (store.FACTS, lambda data: data[: len(data) // 2]),
+        (store.FACTS, lambda _: gzip.compress(b'{"subjects": [], "details": [], "facts": [[0, 1]]}')),
+        (store.SAMPLES, zeros),
+    ],
+)
+@pytest.mark.parametrize("seal", [False, True])
+def test_a_damaged_run_is_skipped_with_a_warning(
+    file: str, damage: Callable[[bytes], bytes], seal: bool, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = here / "profiles" / IDS[0]
+    store.write(replace(factory.record(), id=IDS[0]), folder)
+    data = (folder / file).read_bytes()
+    assert data != damage(data)
+    (folder / file).write_bytes(damage(data))
+    if seal:
+        store.seal(folder)
+    assert main(["runs"]) == main(["report", IDS[1], "-o", "pages"]) == Exit.OK
     out, err = capsys.readouterr()
     assert IDS[0] not in out and IDS[1] in out and f"skipped run {IDS[0]}" in err
 
