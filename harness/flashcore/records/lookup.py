@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 ROOFS_SUITE = "roofs"  # the name of the suite that measures roofs
 PACKED = ".run.zip"  # suffix of a packed run
-_DAMAGED = (OSError, ValueError, LookupError, TypeError, RecursionError)
+#: Errors of reading parts of a damaged header.
+DAMAGED = (OSError, ValueError, LookupError, TypeError, RecursionError)
 
 
 def runs(profiles: Path) -> list[Path]:
@@ -138,7 +139,7 @@ def suite_of(run: Traversable) -> str:
     """The name of a run's suite; empty if the header is damaged, which reading the run reports."""
     try:
         return str(json.loads((run / HEADER).read_bytes())["suite"]["name"])
-    except _DAMAGED:
+    except DAMAGED:
         return ""
 
 
@@ -151,7 +152,7 @@ def _has_case(run: Traversable, variants: Collection[str], shapes: Collection[st
         suite = header["suite"]
         cases = [(o["variant"], o["shape"]) for o in header["outcomes"]]
         cases = cases or [(variant, shape) for variant in suite["variants"] for shape in suite["shapes"]]
-    except _DAMAGED:
+    except DAMAGED:
         return False
 
     globs = [*variants] or ["*"], [*shapes] or ["*"]
@@ -175,7 +176,7 @@ def opened_runs(places: Places, suite: str, *, before: str | None = None) -> Ite
             continue
         try:
             record = opened(folder) if _is_measured(folder, suite) else None
-        except (*_DAMAGED, RecordError) as error:
+        except (*DAMAGED, RecordError) as error:
             warn_skipped(folder.name, error)
             continue
         if record:

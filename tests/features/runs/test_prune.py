@@ -54,6 +54,20 @@ def test_what_is_new_or_joined_or_young_stays(profiles: Path) -> None:
     assert prune.old_runs(profiles.parent / "none", 0, LATER) == []
 
 
+@pytest.mark.parametrize("days", ["1e4", "500000", "800000", "4e6", "1e18", "1e300", "1.7e308"])
+def test_what_is_younger_than_any_number_of_days_stays(days: str, profiles: Path) -> None:
+    (profiles / "20260231T000000Z-0000.partial").mkdir()  # no day
+    before = sorted(profiles.iterdir())
+    words = ["runs", "prune", "--runs", "--keep", "0", "--yes", "--profiles", str(profiles)]
+    assert main([*words, "--older-than", days]) == Exit.OK
+    assert sorted(profiles.iterdir()) == before
+
+
+def test_a_run_with_an_unreadable_header_is_pruned(profiles: Path) -> None:
+    (profiles / OLD[4] / store.HEADER).write_text("[" * 200_000)
+    assert OLD[4] in names(prune.old_runs(profiles, 0, LATER))
+
+
 def test_what_git_tracks_stays_and_git_must_be_able_to_say(profiles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for words in (["init", "-q"], ["add", f"profiles/{OLD[4]}/run.json"]):
         subprocess.run(["git", *words], cwd=profiles.parent, check=True)
@@ -141,6 +155,8 @@ def test_runs_are_listed_without_a_compiler(
     assert main([*words, "--builds"]) == Exit.INCAPABLE
 
 
-@pytest.mark.parametrize("words", [["--keep", "-1"], ["--runs", "--builds"]])
+@pytest.mark.parametrize(
+    "words", [["--keep", "-1"], ["--runs", "--builds"], *(["--older-than", days] for days in ("nan", "inf", "-1"))]
+)
 def test_wrong_usage(words: list[str]) -> None:
     assert flashcore("runs", "prune", *words, cwd=TOY).returncode == Exit.USAGE

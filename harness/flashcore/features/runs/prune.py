@@ -12,6 +12,8 @@ import re
 import shutil
 import sys
 import time
+from datetime import datetime
+from math import inf
 from pathlib import Path
 
 from flashcore.build import languages
@@ -45,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Removes or lists old runs and builds."""
-    if arguments.keep < 0 or arguments.older_than < 0:
-        raise UsageError("--keep and --older-than: expected 0 or more")
+    if arguments.keep < 0 or not 0 <= arguments.older_than < inf:
+        raise UsageError("--keep and --older-than: expected a finite number, 0 or more")
     before = time.time() - arguments.older_than * _DAY
     old: list[Path] = []
     if not arguments.builds:
@@ -85,8 +87,15 @@ def old_runs(profiles: Path, keep: int, before: float) -> list[Path]:
     folders = [p for p in profiles.iterdir() if store.RUN_ID.fullmatch(p.name.removesuffix(PARTIAL))]
     folders = sorted((p for p in folders if p.is_dir() and not p.is_symlink()), key=lambda p: p.name, reverse=True)
     needed = _tracked(profiles) | _joined(profiles) | {p.name for p in folders[:keep]}
-    limit = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(before))  # ids sort by time
-    return [p for p in folders if p.name not in needed and p.name < limit and not store.in_progress(p)]
+    return [p for p in folders if p.name not in needed and _began(p) < before and not store.in_progress(p)]
+
+
+def _began(run: Path) -> float:
+    """Its time in seconds since 1970; infinite, which keeps it, if its id has none."""
+    try:
+        return datetime.fromisoformat(run.name.partition("-")[0]).timestamp()
+    except ValueError:
+        return inf
 
 
 def _tracked(folder: Path) -> set[str]:
@@ -107,7 +116,7 @@ def _joined(profiles: Path) -> set[str]:
         try:
             header = json.loads((folder / store.HEADER).read_bytes())
             measured.add((header["suite"]["name"], header["environment"]["gpu"]))
-        except (OSError, ValueError, LookupError, TypeError):
+        except lookup.DAMAGED:
             continue  # damaged, so nothing can be joined from it
     joined = set[str]()
     for suite, gpu in ((suite, gpu) for suite, gpu in measured if gpu):
