@@ -208,6 +208,14 @@ def test_what_cannot_be_compared_is_refused(change: Change, tmp_path: Path) -> N
     assert "expected a suite in a git repository" in change.err
 
 
+@pytest.mark.parametrize("name", ["dry_run.json", "run.json", "run.json.txt", "old-run.zip"])
+def test_a_file_with_a_name_like_a_runs_is_no_run(name: str, change: Change) -> None:
+    (change.root / "tools").mkdir()
+    (change.root / "tools" / name).write_text("[1]")
+    change.commit()
+    assert change.gate("--base", "HEAD") == (0, {}), change.err
+
+
 def test_a_new_run_is_judged_by_its_hashes(change: Change) -> None:
     run = change.record()
     assert change.gate("--base", "HEAD") == (0, {})

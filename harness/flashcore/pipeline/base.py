@@ -88,7 +88,7 @@ def compared(revision_name: str, suite_name: str, budgets: str | None) -> Base:
         runs: dict[str, Mapping[str, str]] = {}
         removed: list[str] = []
         here: list[Traversable] = []
-        for file in (f for ending in (store.HEADER, lookup.PACKED) for f in revision.tree.rglob(f"*{ending}")):
+        for file in (f for form in (store.HEADER, f"*{lookup.PACKED}") for f in revision.tree.rglob(form)):
             run = _run(file)
             runs[run.name] = _hashes(run)
             if lookup.suite_of(run) in (suite.name, lookup.ROOFS_SUITE):
