@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from flashcore.cli import options
 from flashcore.cli.main import main
 from flashcore.errors import Exit, FlashcoreError
+from flashcore.records import lookup
 from flashcore.records import packed as pack
 from flashcore.records.index import Index
 from flashcore.records.remote import mirrored
@@ -61,6 +64,17 @@ def test_runs_are_copied_once_and_read_like_others(
     monkeypatch.chdir(tmp_path)
     assert main(["runs", "--profiles", "empty", "--records", url]) == Exit.OK
     assert run_of(2) in capsys.readouterr().out
+
+
+def test_settings_have_the_copies_of_a_store(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    parser = argparse.ArgumentParser()
+    options.add_profiles(parser)
+    options.add_records(parser)
+    arguments = parser.parse_args(["--records", url, "--records", "made"])
+    made = options.settings(arguments, suite="")
+    assert made.places == options.places(arguments)
+    assert [run.name for run in lookup.all_runs(made.places[:2])] == [run_of(1), run_of(0)]
 
 
 def test_a_copy_that_broke_off_is_no_run(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

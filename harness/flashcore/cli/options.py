@@ -43,9 +43,9 @@ def settings(arguments: argparse.Namespace, **fixed: Any) -> Settings:
     """The user's settings for a run; ``fixed`` are set by the command."""
     values = vars(arguments)
     require_positive(arguments, "time_limit", "check.repeats", "bench.samples")
-    for place in values.get("records", ()):  # report errors before compiling
-        lookup.runs_at(Path(place))
     chosen = with_tuples(values)
+    if values.get("records"):  # report errors before compiling
+        chosen["records"] = tuple(map(str, places(arguments)[1:]))
     chosen |= {"sanitize": Sanitize() if values.get("sanitize") else None}
     chosen |= {"command": recorded_command(["flashcore", *sys.argv[1:]])}
     if "suite" not in fixed:
@@ -195,9 +195,17 @@ def add_records(parser: argparse.ArgumentParser) -> None:
 
 
 def places(arguments: argparse.Namespace) -> tuple[Path, ...]:
-    """The folders and files that recorded runs are read from; those of stores elsewhere are copied first."""
+    """The folders and files that recorded runs are read from; those of stores elsewhere are copied first.
+
+    Raises:
+        UsageError, RecordError: see :func:`lookup.runs_at`.
+        FlashcoreError: see :func:`remote.mirrored`.
+    """
     profiles = Path(arguments.profiles)
-    return (profiles, *(remote.mirrored(x, profiles) if "://" in x else Path(x) for x in arguments.records))
+    others = [remote.mirrored(x, profiles) if "://" in x else Path(x) for x in arguments.records]
+    for place in others:
+        lookup.runs_at(place)
+    return (profiles, *others)
 
 
 def recorded(arguments: argparse.Namespace) -> Record:

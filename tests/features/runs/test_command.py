@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import flashcore as fc
 from flashcore.cli.main import main
-from flashcore.errors import Exit
+from flashcore.errors import Exit, UsageError
 from flashcore.records import store
 from tests import factory
 
@@ -81,3 +82,20 @@ def test_a_damaged_run_is_skipped_with_a_warning(
 def test_no_run_is_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs", "--profiles", str(tmp_path)]) == Exit.OK
     assert "no recorded run; `flashcore profile` records one" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("option", ["--records", "--profiles"])
+@pytest.mark.parametrize("name", ["gone", "gone.run.zip"])
+def test_a_place_that_the_user_names_must_exist(
+    option: str, name: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["runs", option, name]) == Exit.USAGE
+    assert f"{name}: expected a" in capsys.readouterr().err
+
+
+def test_the_folder_of_runs_may_be_missing_unless_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    assert fc.runs().empty and main(["runs"]) == Exit.OK
+    with pytest.raises(UsageError, match="gone: expected a folder of runs"):
+        fc.runs("gone")

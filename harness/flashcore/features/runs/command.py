@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,9 +32,10 @@ def runs(profiles: Path | str = "profiles") -> DataFrame:
     """The recorded runs, a row each, newest first: see :class:`~flashcore.records.index.RunSummary`.
 
     Raises:
+        UsageError: there is no such folder.
         CapabilityError: pandas is missing.
     """
-    return frames.pandas().DataFrame(Index([Path(profiles)]).runs(), columns=RunSummary._fields)
+    return frames.pandas().DataFrame(_summaries([Path(profiles)]), columns=RunSummary._fields)
 
 
 def history(case: str, fact: str = "time", profiles: Path | str = "profiles") -> DataFrame:
@@ -45,6 +47,13 @@ def history(case: str, fact: str = "time", profiles: Path | str = "profiles") ->
         CapabilityError: pandas is missing.
     """
     return frames.pandas().DataFrame(list(rows([Path(profiles)], case, fact)), columns=TimePoint._fields)
+
+
+def _summaries(places: Sequence[Path]) -> list[RunSummary]:
+    profiles = places[0]
+    if str(profiles) != options.default("profiles") and not profiles.exists():
+        raise UsageError(f"{profiles}: expected a folder of runs, found none\n  hint: is its name right?")
+    return Index(places).runs()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,7 +93,7 @@ def _pack(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    recorded = Index(options.places(arguments)).runs()
+    recorded = _summaries(options.places(arguments))
     if arguments.format == "json":
         print(output.document(runs=[run._asdict() for run in recorded]))
     elif recorded:
