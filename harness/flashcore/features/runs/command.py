@@ -50,9 +50,8 @@ def history(case: str, fact: str = "time", profiles: Path | str = "profiles") ->
 
 
 def _summaries(places: Sequence[Path]) -> list[RunSummary]:
-    profiles = places[0]
-    if str(profiles) != options.default("profiles") and not profiles.exists():
-        raise UsageError(f"{profiles}: expected a folder of runs, found none\n  hint: is its name right?")
+    if not any(map(Path.exists, places)) and str(places[0]) != options.default("profiles"):
+        raise UsageError(f"{places[0]}: expected a folder of runs, found none\n  hint: is its name right?")
     return Index(places).runs()
 
 
