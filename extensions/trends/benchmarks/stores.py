@@ -36,3 +36,4 @@ def written(folder: Path, runs: int) -> None:
         for name in (store.SAMPLES, store.LISTINGS):
             if (template / name).is_file():
                 (made / name).symlink_to(template / name)
+        store.seal(made)

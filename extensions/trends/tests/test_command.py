@@ -128,7 +128,8 @@ def test_an_empty_store_or_a_short_one_is_no_pass(profiles: Path, capsys: pytest
 def without(variant: str, record: Record) -> Record:
     outcomes = tuple(o for o in record.outcomes if o.variant != variant)
     facts = Facts(f for f in record.facts if f.subject.variant != variant or f.subject.arch)
-    return replace(record, outcomes=outcomes, facts=facts)
+    samples = {key: times for key, times in record.raw_samples.items() if key[0].variant != variant}
+    return replace(record, outcomes=outcomes, facts=facts, raw_samples=samples)
 
 
 def test_a_case_that_is_no_longer_timed_is_told_once(profiles: Path, capsys: pytest.CaptureFixture[str]) -> None:
