@@ -76,7 +76,8 @@ OWN = "expected a unique name, found"
 CASES = [
     (load.MANIFEST, AFTER, f'"/etc/x", {AFTER}',
      "manifests[2]: expected a file within the suite's folder, found '/etc/x'"),
-    (load.MANIFEST, AFTER, f'"../x", {AFTER}', "manifests[2]: expected a file within the suite's folder, found '../x'"),
+    (load.MANIFEST, AFTER, f'"/etc/x", "../x", {AFTER}',
+     "manifests[3]: expected a file within the suite's folder, found '../x'"),
     *(
         (load.MANIFEST, AFTER, f'"{name}", {AFTER}',
          f"manifests[2]: expected a file of the suite other than suite.toml, found no {name}")

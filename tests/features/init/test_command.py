@@ -170,6 +170,9 @@ __global__ void narrow(const float* x, float* out) {}
 __global__ void of_header(const float* x, float* out) {}
 #endif
 #if 0
+#ifdef WIDE
+#else
+#endif
 __global__ void never(const float* x, float* out) {}
 #elif defined(__CUDACC__)
 __global__ void maybe(const float* x, float* out) {}
