@@ -72,6 +72,16 @@ def require_positive(arguments: argparse.Namespace, *names: str) -> None:
             raise UsageError(f"--{option} {value:g}: expected a number above 0")
 
 
+def require_top(arguments: argparse.Namespace) -> None:
+    """Checks ``--top``, of which 0 is allowed.
+
+    Raises:
+        UsageError: it is below 0.
+    """
+    if arguments.top < 0:
+        raise UsageError(f"--top {arguments.top}: expected 0 or more")
+
+
 def recorded_command(words: Sequence[str]) -> str:
     """A command in its recorded form: absolute paths become relative to this folder, or ``.../NAME`` outside it."""
     return shlex.join(map(_without_machine_path, words))

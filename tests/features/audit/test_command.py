@@ -88,14 +88,14 @@ def test_two_stars_match_folders_of_any_depth_and_count_each_file_once(
         file.write_bytes(CUBINS["sm_80"])
     Path("flashcore.toml").write_text(f'[audit]\nfiles = ["{pattern}"]\n')
     for words in ([pattern], []):
-        assert main(["audit", *words, "--top", "1"]) == Exit.OK
+        assert main(["audit", *words, "--top", "0"]) == Exit.OK
         assert f"{5 * files} kernels in {files} file" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("option", ["--top=0", "--top=-1", "--block=0", "--block=-32"])
+@pytest.mark.parametrize("option", ["--top=-1", "--block=0", "--block=-32"])
 def test_an_option_out_of_its_range_is_refused(option: str, binary: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", str(binary), option]) == Exit.USAGE
-    assert "expected a number above 0" in capsys.readouterr().err
+    assert option.replace("=", " ") + ": expected" in capsys.readouterr().err
 
 
 def test_what_is_unmeasured_has_its_cause_below_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

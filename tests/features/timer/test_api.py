@@ -120,6 +120,7 @@ def test_assert_faster_raises_unless_it_is_by_that_much() -> None:
     slow, fast, noisy = taking(10, name="slow"), taking(5, name="fast"), taking(5, 0.9, name="noisy")
     fc.assert_faster(fast, slow)
     fc.assert_faster(fast, slow, by=1.9)
+    fc.assert_faster(fast, slow, by=pytest.importorskip("numpy").float32(1.9))
     with pytest.raises(AssertionError, match=r"expected fast at least 2.1 × faster than slow, found [12]\.\d+ × \["):
         fc.assert_faster(fast, slow, by=2.1)
     with pytest.raises(AssertionError, match=r"expected slow at least 1 × faster than fast, found 0\.5"):

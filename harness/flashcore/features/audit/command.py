@@ -89,7 +89,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    options.require_positive(arguments, "top", "block")
+    options.require_top(arguments)
+    options.require_positive(arguments, "block")
     revision = options.base(arguments)
     gpus = gpus_of(filter(None, arguments.gpus.split(",")))
     renderers = {**formats.FORMATS, **rows.FORMATS}

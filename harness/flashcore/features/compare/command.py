@@ -42,8 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.effect is not None and not 0 <= arguments.effect < math.inf:
         raise UsageError(f"--effect {arguments.effect:g}: expected percent, from 0")
-    if arguments.top < 0:
-        raise UsageError(f"--top {arguments.top}: expected 0 or more")
+    options.require_top(arguments)
     if arguments.output:
         from flashcore.pipeline import pages  # reports a missing jinja2 before anything is built
     with progress.shown(arguments.quiet) as say:

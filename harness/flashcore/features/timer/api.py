@@ -11,6 +11,7 @@ import math
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from flashcore.api import expect
@@ -99,7 +100,7 @@ def assert_faster(function: Function, than: Function, *, by: float = 1.0, mode: 
         AssertionError: it is not, or that is undecided or void; the message says why.
         CapabilityError, UsageError: see :func:`time`; or ``by`` is not above 0.
     """
-    expect("a number", (int, float), "by=1.1", by)
+    expect("a number", Real, "by=1.1", by)
     if not 0 < by < math.inf:
         raise UsageError(f"by={by:g}: expected how many times faster, above 0, such as 1.1")
     before, row = timings((than, function), mode)
