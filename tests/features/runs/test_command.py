@@ -12,7 +12,7 @@ import pytest
 
 import flashcore as fc
 from flashcore.cli.main import main
-from flashcore.errors import Exit, UsageError
+from flashcore.errors import Exit
 from flashcore.records import store
 from tests import factory
 
@@ -97,5 +97,4 @@ def test_the_folder_of_runs_may_be_missing_unless_it_is_named(tmp_path: Path, mo
     pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)
     assert fc.runs().empty and main(["runs"]) == Exit.OK
-    with pytest.raises(UsageError, match="gone: expected a folder of runs"):
-        fc.runs("gone")
+    assert main(["runs", "--profiles", "gone"]) == Exit.USAGE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,10 +31,9 @@ def runs(profiles: Path | str = "profiles") -> DataFrame:
     """The recorded runs, a row each, newest first: see :class:`~flashcore.records.index.RunSummary`.
 
     Raises:
-        UsageError: there is no such folder.
         CapabilityError: pandas is missing.
     """
-    return frames.pandas().DataFrame(_summaries([Path(profiles)]), columns=RunSummary._fields)
+    return frames.pandas().DataFrame(Index([Path(profiles)]).runs(), columns=RunSummary._fields)
 
 
 def history(case: str, fact: str = "time", profiles: Path | str = "profiles") -> DataFrame:
@@ -47,12 +45,6 @@ def history(case: str, fact: str = "time", profiles: Path | str = "profiles") ->
         CapabilityError: pandas is missing.
     """
     return frames.pandas().DataFrame(list(rows([Path(profiles)], case, fact)), columns=TimePoint._fields)
-
-
-def _summaries(places: Sequence[Path]) -> list[RunSummary]:
-    if not any(map(Path.exists, places)) and str(places[0]) != options.default("profiles"):
-        raise UsageError(f"{places[0]}: expected a folder of runs, found none\n  hint: is its name right?")
-    return Index(places).runs()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +84,10 @@ def _pack(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    recorded = _summaries(options.places(arguments))
+    places = options.places(arguments)
+    if not any(map(Path.exists, places)) and arguments.profiles != options.default("profiles"):
+        raise UsageError(f"{arguments.profiles}: expected a folder of runs, found none\n  hint: is its name right?")
+    recorded = Index(places).runs()
     if arguments.format == "json":
         print(output.document(runs=[run._asdict() for run in recorded]))
     elif recorded:
