@@ -64,13 +64,18 @@ def stand_in(machine: Callable[..., Machine], monkeypatch: pytest.MonkeyPatch) -
     del environment["LIBCUDA_LOG"]  # type: ignore[attr-defined]  # it would take time by the host's clock
     for name in ("LD_LIBRARY_PATH", "LIBCUDA_PARAMETERS"):
         monkeypatch.setenv(name, environment[name])
-    monkeypatch.setitem(measuring._CLOCKS, "host", (1.1, 1e6))  # a busy machine may interrupt every call
     monkeypatch.setattr(measuring, "_VARIABLES", (*measuring._VARIABLES, "LIBCUDA_"))
 
 
 @pytest.fixture
+def busy_host(stand_in: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stand-in on a machine that may interrupt every call: the host's clock convicts nobody."""
+    monkeypatch.setitem(measuring._CLOCKS, "host", (1.1, 1e6))
+
+
+@pytest.fixture
 def judge(
-    forked: None, stand_in: None, gpus: object, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    forked: None, busy_host: None, gpus: object, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Judge:
     plugins.load()
 

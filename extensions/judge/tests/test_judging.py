@@ -66,7 +66,7 @@ def test_a_candidate_that_names_all_shapes_gets_drawn_ones_too(judge: Judge) -> 
 
 
 def test_each_gpu_judges_candidates_of_its_own(
-    stand_in: None, gpus: Callable[..., None], made: Path, tmp_path: Path
+    busy_host: None, gpus: Callable[..., None], made: Path, tmp_path: Path
 ) -> None:
     plugins.load()
     names, messages = ("GPU-a", "GPU-b"), list[str]()
