@@ -33,8 +33,14 @@ def test_a_line_that_was_taken_out_is_said() -> None:
     fewer = {k: v for k, v in BEFORE.values.items() if k.fact != "registers"}
     assert len(fewer) < len(BEFORE.values)
     changed = judged_by(of(), replace(BEFORE, values=fewer)).changed
-    assert changed and any("not in the baseline" in note and "baseline save" in note for note in changed.notes)
+    assert changed and "facts not in the baseline: flashcore baseline save" in "".join(changed.notes)
     assert "changed   registers unmeasured → 96  fast/fast_kernel (sm_90a)" in lines(changed)
+
+
+def test_a_new_variant_has_the_kernels_that_it_launches() -> None:
+    record = of(factory.fact("workspace_bytes", 4, "fast", arch="sm_90a"))
+    changed = judged_by(record, replace(BEFORE, values={}, noted={})).changed
+    assert changed and "new       3 kernels  fast" in lines(changed)
 
 
 @pytest.mark.parametrize(

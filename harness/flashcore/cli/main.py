@@ -72,21 +72,21 @@ def main(argv: Sequence[str] | None = None) -> int:
             else:
                 top.print_help()
             # Not 0: a script with an empty command by mistake must not pass as a gate.
-            return int(Exit.USAGE)
+            return Exit.USAGE
         code = int(arguments.run(arguments))
     except KeyboardInterrupt:
         more = "; what was measured is kept: continue with --resume" if "resume" in arguments else ""
         print(f"flashcore: interrupted{more}", file=sys.stderr)
-        code = int(Exit.INTERRUPTED)
+        code = Exit.INTERRUPTED
     except Exception as error:
         reason = reason_of(error, _requested(words) or "flashcore")
         if reason is None:
             # Python would exit with 1, which here means that a budget failed.
             traceback.print_exc()
             print("flashcore: this is a defect of flashcore; please report it", file=sys.stderr)
-            return int(Exit.INCAPABLE)
+            return Exit.INCAPABLE
         print(f"flashcore: {reason}", file=sys.stderr)
-        code = int(reason.exit_code)
+        code = reason.exit_code
     if why := terminal.lost():
         print(f"flashcore: standard output: cannot write: {why}", file=sys.stderr)
         return code or int(Exit.INCAPABLE)
@@ -157,7 +157,7 @@ class _Parser(argparse.ArgumentParser):
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
-            error.message += did_you_mean(str(value), map(str, action.choices or ()))
+            error.message += did_you_mean(value, map(str, action.choices or ()))
             if action.dest == "command":
                 error.message += f"\n  hint: {plugin.WHERE}"
             raise
@@ -168,14 +168,13 @@ def parser(words: Sequence[str]) -> argparse.ArgumentParser:
     form: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter}
     title = "Build, check, time and profile every variant of a CUDA kernel family; check them against budgets."
     usage = "flashcore [-h] [--version] COMMAND ..."
-    commands = listed(name for name in SHOWN if name in all_commands())
+    modules = all_commands()
+    commands = listed(name for name in SHOWN if name in modules)
     overview = f"{title}\n\n{commands}\n\nflashcore COMMAND --help describes a command's options."
     top = _Parser(prog="flashcore", usage=usage, description=overview, epilog=_EXITS, **form)
     top.add_argument("--version", action="version", version=f"flashcore {__version__}")
-    more: dict[str, Any] = {"help": argparse.SUPPRESS, "prog": "flashcore", "parser_class": _Parser}
-    subparsers = top.add_subparsers(dest="command", metavar="COMMAND", **more)
+    subparsers = top.add_subparsers(dest="command", metavar="COMMAND", help=argparse.SUPPRESS, prog="flashcore")
     requested = _requested(words)
-    modules = all_commands()
     texts = helps()
     for name in (requested,) if requested in modules else modules:
         text = texts.get(name)

@@ -239,7 +239,8 @@ def _changed_code(
     lone = set() if _is_of_files(old) and _is_of_files(b) else _variants(before) ^ _variants(after)
     for variant, compiled in grouped((s.variant, s) for s in changed if s.variant in lone and s.arch).items():
         outcome: Outcome = "gone" if variant in _variants(before) else "new"
-        yield Difference(CodeSubject(variant), outcome, reason=count(len(compiled), "kernel"))
+        kernels = sum(s.kernel is not None for s in compiled)
+        yield Difference(CodeSubject(variant), outcome, reason=count(kernels, "kernel"))
     for subject, of in changed.items():
         if subject.variant not in lone:
             earlier = olds[subject].kernel or "" if subject in olds else ""

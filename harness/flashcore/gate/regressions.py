@@ -184,8 +184,7 @@ def changed(record: Record, old: Baseline, variants: Collection[str] | None = No
     )
     notes = [*compared.notes, *_renamed(old_names)]
     if added and not name:
-        kernels = count(len({key[:3] for key in added}), "kernel")
-        notes.append(f"{count(len(added), 'fact')} of {kernels} not in the baseline: {_ADDS}")
+        notes.append(f"{count(len(added), 'fact')} not in the baseline: {_ADDS}")
     return replace(compared, before=Side(name or old.file or "baseline", old.suite, nvcc=nvcc), notes=notes)
 
 

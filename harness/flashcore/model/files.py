@@ -33,9 +33,10 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         resumable = any(p.suffix == PARTIAL and p.is_dir() for p in (path, *path.parents))
-        resume = "; measurements are kept: continue with --resume" if resumable else ""
+        resume = "; measurements are kept: continue with --resume" * resumable
         failure = WriteError(
-            f"{path}: cannot write: {error.strerror or error}\n  hint: free space, or choose a writable folder{resume}"
+            f"{path}: cannot write: {error.strerror or error}\n"
+            f"  hint: free space, or choose an existing, writable folder{resume}"
         )
         if error.errno in _MACHINE_ERRORS:
             failure.exit_code = Exit.INCAPABLE

@@ -18,7 +18,7 @@ from pathlib import Path
 from flashcore.cli import gate, options, output
 from flashcore.cli.baseline import save
 from flashcore.cli.grid import cell, grid
-from flashcore.errors import Exit, ManifestError, worst
+from flashcore.errors import Exit, ManifestError, UsageError, worst
 from flashcore.features.audit import base, kernels, limits, rows, sass, sources
 from flashcore.features.audit.inventory import Inventory, inventory
 from flashcore.features.audit.record import NAME, gpus_of, record_of
@@ -55,7 +55,7 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "sources, wheels, libraries, objects, fatbins, cubins, folders, patterns (default: those of flashcore.toml)"
-    parser.add_argument("files", nargs="*" if _PROJECT.is_file() else "+", metavar="FILE", help=text)
+    parser.add_argument("files", nargs="*", metavar="FILE", help=text)
     for name, extreme in (("maximum", "most"), ("minimum", "least")):
         text = f"the {extreme} that a static fact of any kernel may be, such as registers=128; repeatable"
         parser.add_argument(
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
     text = "kernels without limits; repeatable"
     parser.add_argument("--except", dest="exceptions", action="append", default=[], metavar="GLOB", help=text)
-    output.add_formats(parser, gate.formats())
+    output.add_formats(parser, [*gate.formats(), "csv"])
     text = "fail where a kernel is worse than in this file (default: that of flashcore.toml)"
     parser.add_argument("--baseline", metavar="FILE", help=text)
     text = "write a baseline, or take improvements and new kernels over into it"
@@ -98,14 +98,17 @@ def run(arguments: argparse.Namespace) -> int:
     form, decisions = limits.read(_PROJECT)
     path = arguments.baseline or (None if arguments.save_baseline else form.baseline)
     old = baseline.read(Path(path)) if path else None
+    lines = old.values if old else ()
     limited = {*form.maximum, *form.minimum, *dict(arguments.maximum + arguments.minimum)}
-    limited.update(one.fact for one in (*form.budget, *(old.values if old else ())))
+    limited.update(one.fact for one in (*form.budget, *lines))
     every = decisions or not limited.isdisjoint(sass.NAMES)
     selected = ["*"] if every else [arguments.kernel] * arguments.sass
     commands: list[list[str]] = []
     files = arguments.files or form.files
+    if not files:
+        raise UsageError(f"expected a FILE, or files below [audit] in {_PROJECT}; found neither")
     content = _inventory(files, arguments.archs, arguments.flags, commands, selected, decisions)
-    for line in old.values if old else ():  # a missing file is a gap
+    for line in lines:  # a missing file is a gap
         content.files.setdefault(line.variant, f"{line.variant}: missing")
         content.codes.setdefault((line.variant, line.arch), [])
     record = record_of(
@@ -194,7 +197,7 @@ def table(record: Record, names: str, top: int, each: bool) -> str:
         numbers = (cell(group.facts.get(column), 0) for column in columns)
         cells.append([group.worst.variant, group.worst.arch or "", *numbers, name])
     more = len(groups) - len(cells)
-    rest = [f"… and {more} more rows: --top {len(groups)}"] if more else []
+    rest = [f"… and {count(more, 'more row')}: --top {len(groups)}"] if more else []
     return "\n".join([grid(("file", "arch", *columns.values(), "kernel"), cells)] * bool(cells) + rest)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 from collections.abc import Collection
 from dataclasses import replace
@@ -60,12 +61,13 @@ def limit(text: str) -> tuple[str, float]:
     """Parses a value of ``--max`` or ``--min``.
 
     Raises:
-        ValueError: it has no finite number.
+        ArgumentTypeError: it has no finite number.
     """
     fact, _, value = text.partition("=")
-    if not math.isfinite(number := float(value)):
-        raise ValueError(text)
-    return fact, number
+    with contextlib.suppress(ValueError):
+        if math.isfinite(number := float(value)):
+            return fact, number
+    raise argparse.ArgumentTypeError(f"expected FACT=NUMBER, such as registers=128, found {text!r}")
 
 
 def limited(
