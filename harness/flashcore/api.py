@@ -167,7 +167,7 @@ def judge(run: Run, *, require: Tier = "static", today: datetime.date | None = N
         UsageError: ``require`` is not a tier.
     """
     if require not in TIERS:
-        raise UsageError(f"require={require!r}: expected one of {', '.join(TIERS)}{did_you_mean(str(require), TIERS)}")
+        raise UsageError(f"require={require!r}: expected one of {', '.join(TIERS)}{did_you_mean(require, TIERS)}")
     record = recorded(run)
     judgement = judging.judge_record(judging.Rules(require=require, compare=False, day=today), record).judgement
     return JudgedRun(frames.frame(Verdict, judgement.verdicts), judgement.exit_code)

@@ -66,5 +66,5 @@ def refuse_unsafe(texts: Iterable[str]) -> None:
         if unsafe := re.search(_UNSAFE, text):
             raise UsageError(
                 f"{text!r}: expected a path or flag that nvcc passes unchanged, found {unsafe[0][-1]!r} in it\n"
-                '  hint: remove $, `, ", \\ and line breaks'
+                "  hint: remove $, `, \", ', \\ and line breaks"
             )

@@ -59,10 +59,10 @@ def same_hardware(one: str, other: str) -> bool:
     return one.rstrip("af") == other.rstrip("af")
 
 
-def did_you_mean(name: str, names: Iterable[str]) -> str:
+def did_you_mean(name: object, names: Iterable[str]) -> str:
     """`` (did you mean X?)`` with the closest name, else one that starts with ``name``, else up to three that have a
     word of it; empty if there is none. Names of templates that fill a terminal's lines are not suggested."""
-    by_lower, text = {n.lower(): n for n in names if len(n) <= 100}, name.strip("*?").lower()
+    by_lower, text = {n.lower(): n for n in names if len(n) <= 100}, str(name).strip("*?").lower()
     words = [word.rstrip("s") for word in re.split("[^a-z0-9]+", text)]
     near = (
         difflib.get_close_matches(text, by_lower, n=1)

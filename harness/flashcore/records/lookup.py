@@ -123,7 +123,7 @@ def find(places: Places, name: str | None, variants: Collection[str] = (), shape
             where = places if isinstance(places, Path) else places[0]
             raise UsageError(
                 f"{where}: expected a recorded run, found none\n"
-                "  hint: record one with flashcore profile, import or map --points, or name its folder by --profiles"
+                "  hint: record one with flashcore profile or import, or name its folder by --profiles"
             )
         complete = [run for run in complete if _has_case(run, variants, shapes)] or complete
         return next((run for run in complete if suite_of(run) != ROOFS_SUITE and not _of_sanitizer(run)), complete[0])

@@ -117,7 +117,7 @@ def timings(functions: Sequence[Function], mode: TimingMode) -> list[Timing]:
     """See :func:`time`."""
     expect("a function", Callable, "fc.time(f, g)", *functions)
     if mode not in (modes := get_args(TimingMode)):
-        raise UsageError(f"mode={mode!r}: expected one of {', '.join(modes)}{did_you_mean(str(mode), modes)}")
+        raise UsageError(f"mode={mode!r}: expected one of {', '.join(modes)}{did_you_mean(mode, modes)}")
     device = "cpu" if os.environ.get(STAND_IN) else "cuda"
     require_device(device)
     labels = _labels(functions)
