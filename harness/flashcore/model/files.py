@@ -33,7 +33,7 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         resumable = any(p.suffix == PARTIAL and p.is_dir() for p in (path, *path.parents))
-        resume = "; measurements are kept: continue with --resume" * resumable
+        resume = "; measurements are kept: continue with --resume" if resumable else ""
         failure = WriteError(
             f"{path}: cannot write: {error.strerror or error}\n"
             f"  hint: free space, or choose an existing, writable folder{resume}"
