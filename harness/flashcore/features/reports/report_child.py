@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 _WORKLOADS = {0: "kernel", 1: "range", 2: "range", 3: "graph"}
-#: Lists of other metrics that NVIDIA's section files define, without measurements.
-_LISTS = ("breakdown:", "group:")
+#: Lists of other metrics, without measurements.
+_LISTS = ("breakdown:", "group:", "regex:")
 _LONGEST = 1 << 32  # bytes of a function's code, more than any has
 
 
@@ -37,7 +37,7 @@ def _read(path: str) -> dict[str, Any]:
         profiled = context.range_by_idx(r)
         for i in range(profiled.num_actions()):
             action = profiled.action_by_idx(i)
-            if action is None or not action.name() or not list(action.metric_names()):
+            if action is None or not action.name() or not action.metric_names():
                 return {"error": f"result {len(results)} has no name or no metric"}
             results.append(_result(action, len(results), code))
             sources |= {path: text for path, text in action.source_files().items() if text}
