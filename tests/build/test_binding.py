@@ -108,19 +108,19 @@ def test_a_launcher_gets_strides_and_null_for_what_is_absent() -> None:
     arguments = (
         Argument("x", "tensor", False, ("R", "C"), "float32", strides="rows"),
         Argument("c", "tensor", True, ("R", "C"), "float32", inout=True, strides="any"),
-        Argument("bias", "tensor", False, ("C/2",), "float32", optional=True, strides="any"),
+        Argument("workspace", "tensor", False, ("C/2",), "float32", optional=True, strides="any"),  # as in `call`
     )
     problem = Problem("p", "p.py", "", arguments, ("R", "C"), (0,))
     assert binding.arguments_header(problem).splitlines()[5:-1] == [
         "  const void* x;", "  std::int64_t x_strides[2];", "  void* c;", "  std::int64_t c_strides[2];",
-        "  const void* bias;", "  std::int64_t bias_strides[1];",
+        "  const void* workspace;", "  std::int64_t workspace_strides[1];",
     ]  # fmt: skip
     text = binding.binding_source("s", problem)
-    assert "void call(Tensor x, Tensor c, std::optional<Tensor> bias)" in text
-    assert "{0, 1}, 'r', false}, dims, x);" in text and "{0, 1}, 'a', true}, dims, x);" in text
-    assert "if (bias) check(*bias, " in text
+    assert "void call(Tensor x_, Tensor c_, std::optional<Tensor> workspace_)" in text
+    assert "{0, 1}, 'r', false}, dims, x_);" in text and "{0, 1}, 'a', true}, dims, x_);" in text
+    assert "if (workspace_) check(*workspace_, " in text
     assert "STD_TORCH_CHECK((dims[2] < 0 || dims[2] == dims[1]/2), " in text  # nobody told it
-    assert "(bias ? bias->const_data_ptr() : nullptr), {(bias ? bias->stride(0) : 0)}}" in text
+    assert "(workspace_ ? workspace_->const_data_ptr() : nullptr), {(workspace_ ? workspace_->stride(0) : 0)}}" in text
     plain = binding.binding_source("s", Problem("p", "p.py", "", (arguments[0], arguments[1]), ("R", "C"), (0,)))
     assert "std::optional" not in plain
 

@@ -51,22 +51,23 @@ def binding_source(suite: str, problem: Problem) -> str:
     """``binding.cpp``: checks the device, dtype, layout and dimensions of every tensor, then launches.
 
     The operator is ``flashcore_<suite>::<variant>`` followed by the environment's ``FLASHCORE_OP_SUFFIX``, which
-    distinguishes two builds of a variant in one process.
+    distinguishes two builds of a variant in one process. Only its parameters' names end in ``_``.
     """
     tensors = [a for a in problem.arguments if a.kind == "tensor"]
     parameters = ", ".join(
-        f"{'std::optional<Tensor>' if a.optional else _PARAMETERS[a.kind]} {a.name}" for a in problem.arguments
+        f"{'std::optional<Tensor>' if a.optional else _PARAMETERS[a.kind]} {a.name}_" for a in problem.arguments
     )
+    first = f"{tensors[0].name}_"
     checks = []
     derived = dict.fromkeys(d for a in tensors for d in a.dims if d not in problem.dims)
     slots = [*problem.dims, *derived]  # `C/2` is read like a dimension and then compared with C
     for a in tensors:
         names = ", ".join(f'"{d}"' for d in a.dims)
         indices = ", ".join(str(slots.index(d)) for d in a.dims)
-        guard, tensor = (f"if ({a.name}) ", f"*{a.name}") if a.optional else ("", a.name)
+        guard, star = (f"if ({a.name}_) ", "*") if a.optional else ("", "")
         checks.append(
-            f'  {guard}check({tensor}, {{"{a.name}", ScalarType::{SCALAR_TYPES[a.dtype]}, '
-            f'"{a.dtype}", {{{names}}}, {{{indices}}}{_LAYOUT[a.strides, a.mutable]}}}, dims, {tensors[0].name});'
+            f'  {guard}check({star}{a.name}_, {{"{a.name}", ScalarType::{SCALAR_TYPES[a.dtype]}, '
+            f'"{a.dtype}", {{{names}}}, {{{indices}}}{_LAYOUT[a.strides, a.mutable]}}}, dims, {first});'
         )
     always = {d for a in tensors if not a.optional for d in a.dims}
     for dim in derived:
@@ -87,7 +88,7 @@ def binding_source(suite: str, problem: Problem) -> str:
         parameters=parameters,
         rank=len(slots),
         checks="\n".join(checks),
-        first=tensors[0].name,
+        first=first,
         values=values,
     )
 
@@ -97,7 +98,7 @@ _PARAMETERS = {"tensor": "Tensor", "int": "int64_t", "float": "double", "bool": 
 
 def _values(argument: Argument) -> list[str]:
     """A parameter's values in ``flashcore_arguments``, as C++ expressions."""
-    name = argument.name
+    name = f"{argument.name}_"
     if argument.kind != "tensor":
         return [name]
     pointer = "mutable_data_ptr()" if argument.mutable else "const_data_ptr()"
