@@ -203,7 +203,7 @@ def _compile(builder: Builder, units: Sequence[Unit], options: Options, say: Say
     if not causes:
         return artifacts
     first = next(iter(causes.values())).message.partition("\n")[0]
-    say(f"{len(causes)} compilations were interrupted; retrying them with fewer jobs. The first: {first}")
+    say(f"compilations interrupted: {len(causes)}; retrying with fewer jobs. The first: {first}")
     if not jobs or jobs.isdecimal():
         jobs = str(max(1, int(jobs or len(os.sched_getaffinity(0))) // 4))
     stopped = [unit for unit in units if unit.name in causes]

@@ -381,12 +381,16 @@ def test_a_long_name_is_cut(tmp_path: Path) -> None:
 
 
 def test_what_there_is_not_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"found only tiled, add_kernel, picked, add"):
-        command.write(tmp_path / "suite", theirs(tmp_path), "subtract")
-    with pytest.raises(UsageError, match="expected a CUDA file"):
-        command.write(tmp_path / "suite", tmp_path / "no.cu")
-    with pytest.raises(UsageError, match="found Python\n  hint: a Triton kernel"):
-        command.write(tmp_path / "suite", tmp_path / "kernel.py")
+    (tmp_path / "bare.cu").write_text("ROWS(scale<<<1, 4>>>(x))")
+    theirs(tmp_path)
+    for message, file in (
+        ("found tiled, add_kernel, picked, add", "theirs.cu"),
+        ("found none$", "bare.cu"),
+        ("expected a CUDA file", "no.cu"),
+        ("found Python\n  hint: a Triton kernel", "kernel.py"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            command.write(tmp_path / "suite", tmp_path / file, "subtract")
     assert not (tmp_path / "suite").exists()
 
 

@@ -206,9 +206,7 @@ def _chosen(file: Path, texts: Mapping[Path, str], macros: Collection[str], laun
     name = launcher.partition("<")[0].rpartition(":")[2]
     named = [f for of_text in every for f in of_text if f.name == name]
     if launcher and not named:
-        raise UsageError(
-            f"--launcher {launcher}: expected a kernel or launcher of {file}, found only {names or 'none'}"
-        )
+        raise UsageError(f"--launcher {launcher}: expected a kernel or launcher of {file}, found {names or 'none'}")
     callable_ = ([g for f in of_text if (g := _as_launched(f, near[0], macros)).guesses < 3] for of_text in every)
     chosen = named or next(filter(None, callable_), [])
     function = min(chosen, key=lambda f: f.guesses, default=_UNKNOWN)
