@@ -55,7 +55,7 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "sources, wheels, libraries, objects, fatbins, cubins, folders, patterns (default: those of flashcore.toml)"
-    parser.add_argument("files", nargs="*", metavar="FILE", help=text)
+    parser.add_argument("files", nargs="*" if _PROJECT.is_file() else "+", metavar="FILE", help=text)
     for name, extreme in (("maximum", "most"), ("minimum", "least")):
         text = f"the {extreme} that a static fact of any kernel may be, such as registers=128; repeatable"
         parser.add_argument(
