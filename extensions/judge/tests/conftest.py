@@ -69,7 +69,7 @@ def stand_in(machine: Callable[..., Machine], monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def busy_host(stand_in: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stand-in on a machine that may interrupt every call: the host's clock convicts nobody."""
+    """The stand-in on a machine that may interrupt every call: the host's clock rejects no candidate."""
     monkeypatch.setitem(measuring._CLOCKS, "host", (1.1, 1e6))
 
 

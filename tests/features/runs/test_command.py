@@ -93,8 +93,7 @@ def test_a_place_that_the_user_names_must_exist(
     assert f"{name}: expected a" in capsys.readouterr().err
 
 
-def test_the_folder_of_runs_may_be_missing_unless_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_usual_folder_of_runs_may_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)
     assert fc.runs().empty and main(["runs"]) == Exit.OK
-    assert main(["runs", "--profiles", "gone"]) == Exit.USAGE

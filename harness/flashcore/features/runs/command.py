@@ -86,7 +86,7 @@ def _pack(arguments: argparse.Namespace) -> int:
 def _list(arguments: argparse.Namespace) -> int:
     places = options.places(arguments)
     if not any(map(Path.exists, places)) and arguments.profiles != options.default("profiles"):
-        raise UsageError(f"{arguments.profiles}: expected a folder of runs, found none\n  hint: is its name right?")
+        raise UsageError(f"{arguments.profiles}: expected a folder of runs, found none\n  hint: correct its name")
     recorded = Index(places).runs()
     if arguments.format == "json":
         print(output.document(runs=[run._asdict() for run in recorded]))
